@@ -6,51 +6,46 @@ import (
 	"time"
 )
 
-// Ledger keeps the budgets of users, over all runs of all processes (contract §2,
-// budgets).
+// Ledger enforces the budgets of users, over all runs of all processes.
 //
-// Reserve sets aside what a request may cost, before it is sent; it is atomic, so
-// that runs at the same time never spend the same. It sets aside no more than is left,
-// and returns how many tokens of output there is room for; -1 = any number. A
-// [*BudgetError] names the ceiling that leaves no room, or that a request without a
-// known price cannot keep: the request must not be sent. A run has at most one
-// reservation; a new one takes the place of the old. It is settled when what the
-// request did cost is written into the journal.
+// Reserve sets aside the maximum cost of a request before it is sent. It is atomic, so that concurrent runs never
+// spend the same budget. It reserves no more than is left, and returns the number of output tokens that fit, or -1
+// for any number. A [*BudgetError] names the limit that leaves no room, or that a request without a known price
+// cannot observe: the request must not be sent. A run has at most one reservation; a new one replaces the old one.
+// The reservation is settled when the actual cost of the request is written to the journal.
 //
-// CapsCost returns the ceiling of cost that holds for a user, such as
-// budgets[0].cost_usd_per_day; "" = none. A run of theirs needs a model whose price is
-// known.
+// CapsCost returns the name of the cost limit that applies to a user, such as budgets[0].cost_usd_per_day, or "".
+// If it is not "", the user's runs need a model with a known price.
 type Ledger interface {
 	Reserve(ctx context.Context, r Reservation) (output int64, err error)
 	CapsCost(user string) (bucket string)
 }
 
-// Reservation is what one request may cost at most, as far as can be known before.
+// Reservation is the maximum usage of one request, as far as known before it is sent.
 type Reservation struct {
 	Run     RunID
-	Request int // the number of the request in its run
+	Request int // number of the request in its run
 	User    string
-	Tokens  int64 // of the prompt and of the most that may come back
-	Output  int64 // of Tokens, those of the reply, which may be less
+	Tokens  int64 // tokens of the prompt and of the longest reply
+	Output  int64 // the part of Tokens for the reply, which may be reduced
 	CostUSD float64
-	Price   Price // of the model
+	Price   Price // price of the model
 	At      time.Time
 }
 
-// BudgetError says which budget leaves no room for a request.
+// BudgetError reports a budget that leaves no room for a request.
 type BudgetError struct {
 	Bucket string    // such as budgets[0].requests_per_day
-	User   string    // whom the ceiling is for
-	Limit  float64   // the ceiling: requests, tokens or US dollars
-	Spent  float64   // and reserved
-	Asked  float64   // at least
-	Resets time.Time // when the period ends
-	// Unpriced says that the price of the model is not known, so that nobody can say
-	// what a request takes of the ceiling.
+	User   string    // user to whom the limit applies
+	Limit  float64   // the limit, in requests, tokens or US dollars
+	Spent  float64   // including reservations
+	Asked  float64   // minimum
+	Resets time.Time // end of the period
+	// Unpriced is set if the price of the model is unknown, so that the cost of a request cannot be bounded.
 	Unpriced bool
 }
 
-// Error names the bucket, and when there is room again.
+// Error names the bucket, and the time when it resets.
 func (e *BudgetError) Error() string {
 	if e.Unpriced {
 		return fmt.Sprintf("%s of %s cannot be kept: the model has no known price; give models.NAME.price {input, output} "+

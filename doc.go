@@ -1,13 +1,10 @@
-// Package toolcrib holds the nouns of toolcrib, the runtime between language
-// models and tools: messages and their parts, tools and models, principals,
-// runs, events, and the three interfaces that everything else meets at ([Tool],
-// [Model], [Journal]).
+// Package toolcrib defines the basic types of toolcrib, the runtime between language models and tools:
+// messages and their parts, tools and models, principals, runs, events, and the three interfaces that
+// connect everything else ([Tool], [Model], [Journal]).
 //
-// The package imports the standard library only and does no I/O. The loop is in
-// package agent, the decisions in package gate, the durable record in packages
-// journal and store.
+// The package imports only the standard library and does no I/O. The loop is in package agent, the
+// decisions in package gate, the durable record in packages journal and store.
 //
-// Whatever is stored is plain JSON of the types here and in package journal.
-// Fields are added, never renamed and never given another meaning, so that an
-// old journal can always be read.
+// Stored data is plain JSON of the types here and in package journal. Fields are added, never renamed
+// and never given another meaning, so that an old journal can always be read.
 package toolcrib

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Code is the kind of an [Error] (contract §9). The exit status of a command and the
-// status of an HTTP answer follow from it.
+// Code is the kind of an [Error]. It determines the exit status of a command and the status of an HTTP response.
 type Code string
 
 // The codes of errors.
@@ -22,7 +21,7 @@ const (
 	CodeNotFound          Code = "not_found"
 	CodeTimeout           Code = "timeout"
 	CodeConflict          Code = "conflict"
-	CodeTokenExpired      Code = "token_expired" // also: not valid yet
+	CodeTokenExpired      Code = "token_expired" // also if not valid yet
 	CodeTooLarge          Code = "too_large"
 	CodeRateLimited       Code = "rate_limited"
 	CodeCapacityExceeded  Code = "capacity_exceeded"
@@ -32,17 +31,17 @@ const (
 	CodeOverloaded        Code = "overloaded"
 )
 
-// Error is an error for whoever asked. Message says what is wrong, where, and what to
-// do; it holds no secret. Everything else a caller can tell an error by is Code.
+// Error is an error for the caller of an operation. Message says what is wrong, where, and what to do;
+// it contains no secret. Callers distinguish errors by Code only.
 type Error struct {
 	Code       Code
 	Message    string
-	RetryAfter time.Duration // when asking again may help; 0 = unknown
-	Ref        string        // under which an operator finds the detail; "" = none
+	RetryAfter time.Duration // delay before a retry may help; 0 if unknown
+	Ref        string        // reference of the details for an operator, or ""
 	Err        error         // the cause, for operators; may be nil
 }
 
-// Errorf makes an [*Error].
+// Errorf returns an [*Error].
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -56,9 +55,8 @@ func (e *Error) Is(target error) bool {
 	return target == ErrNotFound && e.Code == CodeNotFound || target == ErrConflict && e.Code == CodeConflict
 }
 
-// CodeOf returns the code of the first [*Error] in err's tree; without one it is
-// not_found or conflict for errors that wrap [ErrNotFound] and [ErrConflict], else
-// internal_error. The code of nil is "".
+// CodeOf returns the code of the first [*Error] in err's tree. Otherwise it returns not_found or conflict for
+// errors that wrap [ErrNotFound] and [ErrConflict], internal_error for other errors, and "" for nil.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
@@ -74,7 +72,7 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// ErrConflict is returned if somebody else has appended to the journal.
+// ErrConflict is returned if another writer has appended to the journal.
 var ErrConflict = errors.New("journal: another writer was first")
 
 // ErrProtected is the cause of a tool's refusal of a protected path: the gate reports it as

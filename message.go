@@ -5,27 +5,25 @@ import (
 	"strings"
 )
 
-// Role says who speaks in a message. The system text is no message: it stands
-// in [Request.System].
+// Role is the author of a message. The system text is not a message: it is in [Request.System].
 type Role string
 
 const (
 	RoleUser      Role = "user"      // the person, or text given as data
 	RoleAssistant Role = "assistant" // the model
-	RoleTool      Role = "tool"      // results, one part for each call of the turn before
+	RoleTool      Role = "tool"      // results, one part for each call of the previous turn
 )
 
-// Message is one turn of a transcript, neutral of any provider.
+// Message is one turn of a transcript in a form that does not depend on a provider.
 type Message struct {
 	Role  Role   `json:"role"`
 	Parts []Part `json:"parts"`
-	// Background names what a text of the user's side is that nobody said, such as notes;
-	// "" = somebody said it. Models do not see it.
+	// Background describes a text of the user's side that no person wrote, such as notes. It is "" for
+	// a person's text. Models do not see it.
 	Background string `json:"background,omitempty"`
 }
 
-// Part is one piece of a message. Exactly one field is set; a part with none set
-// is an empty text.
+// Part is one piece of a message. Exactly one field is set; if none is, the part is an empty text.
 type Part struct {
 	Text       string      `json:"text,omitempty"`
 	Thinking   *Thinking   `json:"thinking,omitempty"`
@@ -34,11 +32,11 @@ type Part struct {
 	File       *File       `json:"file,omitempty"`
 }
 
-// Thinking is a block of reasoning. Some APIs want it back byte for byte; its
-// Signature or Redacted data is opaque and only good for the model that made it.
+// Thinking is a block of reasoning. Some APIs require it back byte for byte; its Signature or Redacted
+// data is opaque and valid only for the model that made it.
 type Thinking struct {
 	Text      string `json:"text,omitempty"`
-	Signature string `json:"signature,omitempty"` // the API's proof that the text is its own
+	Signature string `json:"signature,omitempty"` // proof of the API that the text is its own
 	Redacted  string `json:"redacted,omitempty"`  // encrypted reasoning, without text
 	Model     string `json:"model,omitempty"`     // PROVIDER/MODEL that made the block
 }
@@ -47,31 +45,29 @@ type Thinking struct {
 type ToolCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Arguments is always a valid canonical JSON object; {} if the model sent
-	// none or sent something that is not a JSON object (then Broken is set).
+	// Arguments is always a canonical JSON object. It is {} if the model sent none, or sent something
+	// else than a JSON object (then Broken is set).
 	Arguments json.RawMessage `json:"arguments"`
-	// Broken is what the model sent where that could not be read as one JSON
-	// object, cut to a few KiB. A broken call is never run.
+	// Broken is the text that the model sent if it is not a single JSON object, cut to a few KiB. A
+	// broken call is never run.
 	Broken string `json:"broken,omitempty"`
-	// Converted says, for people, what was converted in Arguments because it could only mean one
-	// thing ([Agent.Arguments]); Sent is what the model wrote then, cut as Broken is.
+	// Converted lists, for people, the conversions of arguments that had only one possible meaning
+	// ([Agent.Arguments]). Sent is then the model's original text, cut like Broken.
 	Converted []string `json:"converted,omitempty"`
 	Sent      string   `json:"sent,omitempty"`
-	// Problem says what is wrong with Broken, in words for the model.
+	// Problem is the error in Broken, in words for the model.
 	Problem string `json:"problem,omitempty"`
-	// Malformed is set if the model meant a call and what it wrote cannot be read as
-	// one (text protocol): what is in Broken or Arguments is then all that it
-	// wrote, and the call is refused as parse_error with Problem.
+	// Malformed is set if the model meant a call but its text cannot be parsed as one (text protocol). Broken or
+	// Arguments then contain the whole text, and the call is refused as parse_error with Problem.
 	Malformed bool `json:"malformed,omitempty"`
-	// Secret names a secret whose mark or value stood in the arguments (contract §11).
-	// Where a value stood, Arguments have the mark, and the call is never run.
+	// Secret names a secret whose mark or value occurred in the arguments. If it was the value,
+	// Arguments contains the mark, and the call is never run.
 	Secret string `json:"secret,omitempty"`
 	// Cut is set if the reply ended inside this call (finish reason length).
 	Cut bool `json:"cut,omitempty"`
-	// ProviderID is the ID as the provider sent it where ID replaces it.
+	// ProviderID is the ID that the provider sent, if ID replaces it.
 	ProviderID string `json:"provider_id,omitempty"`
-	// ProviderName is the name as the model sent it where it can be no tool's name;
-	// Name is then [InvalidName].
+	// ProviderName is the name that the model sent, if it is not valid for a tool. Name is then [InvalidName].
 	ProviderName string `json:"provider_name,omitempty"`
 	// Duplicate is set if the ID was used before in the same turn.
 	Duplicate bool `json:"duplicate,omitempty"`
@@ -79,18 +75,17 @@ type ToolCall struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// InvalidName stands for a name that no tool can have, so that the transcript
-// stays valid for every provider.
+// InvalidName replaces a name that is not valid for a tool, so that the transcript stays valid for every provider.
 const InvalidName = "invalid_tool_name"
 
-// ToolResult is what the model reads for one call: plain text, or a JSON value
-// as text; already cleaned, cut and wrapped (contract §7).
+// ToolResult is the result of one call for the model: plain text, or a JSON value as text, which has
+// been cleaned, cut and wrapped.
 type ToolResult struct {
 	CallID  string `json:"call_id"`
 	Name    string `json:"name"`
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitempty"`
-	Files   []File `json:"files,omitempty"` // images and documents that came with it
+	Files   []File `json:"files,omitempty"` // images and documents of the result
 }
 
 // File is an image or document, stored by reference.
@@ -101,7 +96,7 @@ type File struct {
 	Bytes     int64  `json:"bytes,omitempty"`
 }
 
-// TextMessage makes a message of one text part.
+// TextMessage returns a message with one text part.
 func TextMessage(role Role, text string) Message {
 	return Message{Role: role, Parts: []Part{{Text: text}}}
 }

@@ -2,35 +2,35 @@ package toolcrib
 
 import "cmp"
 
-// Principal is whom a run acts for. Its zero value may do nothing that needs a
-// right: it is no administrator and has no grant.
+// Principal is the user for whom a run acts. Its zero value has no rights: it is not an administrator
+// and has no grants.
 type Principal struct {
 	User   string   `json:"user"`             // local:OSUSER, anonymous, or a name
-	Admin  bool     `json:"admin,omitempty"`  // holds every right, implicitly
+	Admin  bool     `json:"admin,omitempty"`  // has every right
 	Roles  []string `json:"roles,omitempty"`  // names
 	Groups []string `json:"groups,omitempty"` // names
-	// tools and groups by name or glob; null = no restriction, [] = nothing; no wildcard by accident
+	// Grants are names or globs of tools and groups; null means no restriction, [] means nothing. A
+	// wildcard must be explicit.
 	Grants []string `json:"grants"`
 	Trust  Trust    `json:"trust,omitempty"`
-	// Actor is who was really at the keyboard, if that is somebody else (--as);
-	// both names are in the audit log.
+	// Actor is the user who acts for User, if they differ (--as). The audit log has both names.
 	Actor string `json:"actor,omitempty"`
-	// Token is the ID of the access token by which the principal acts, within its own
-	// rights; "" = none.
+	// Token is the ID of the access token by which the principal acts, within the rights of the token.
+	// It is "" without one.
 	Token string `json:"token,omitempty"`
-	// SignIn is the ID of the access token by which the principal has signed in, with all of their
-	// rights; "" = none.
+	// SignIn is the ID of the access token by which the principal has signed in, with all of the user's
+	// rights. It is "" without one.
 	SignIn string `json:"sign_in,omitempty"`
 }
 
-// TokenID is the ID of the access token by which the principal acts, of either kind; "" = none.
+// TokenID returns the ID of the access token of either kind, or "".
 func (p *Principal) TokenID() string { return cmp.Or(p.Token, p.SignIn) }
 
 // Trust is a level of trust between nodes and callers (H19).
 type Trust string
 
 const (
-	TrustUnknown Trust = "" // the zero value trusts nobody
+	TrustUnknown Trust = "" // the zero value trusts no node
 	TrustMember  Trust = "member"
 	TrustTrusted Trust = "trusted"
 	TrustAnchor  Trust = "anchor"

@@ -2,12 +2,12 @@ package toolcrib
 
 import "strings"
 
-// ReplyBuilder joins the deltas of one reply. The zero value is ready to use.
-// It keeps the order in which blocks first appeared.
+// ReplyBuilder joins the deltas of one reply. The zero value is ready to use. It keeps the order in
+// which blocks first appeared.
 type ReplyBuilder struct {
 	blocks   []*block       // pointers: a strings.Builder must not be copied
-	call     *block         // that the last delta belonged to
-	calls    map[int]*block // by the index of their deltas; nil = there is only that one
+	call     *block         // call of the last delta
+	calls    map[int]*block // by the index of their deltas; nil if there is only one call
 	finish   Finish
 	finished bool
 	bytes    int
@@ -17,11 +17,11 @@ type block struct {
 	text     strings.Builder
 	thinking bool
 	closed   bool // a finished block of reasoning
-	index    int  // of a call
+	index    int  // index of a call
 	part     Part
 }
 
-// Add takes the next delta.
+// Add adds the next delta.
 func (b *ReplyBuilder) Add(d Delta) {
 	b.bytes += len(d.Text) + len(d.Thinking) + len(d.Signature) + len(d.Redacted)
 	switch {
@@ -45,8 +45,8 @@ func (b *ReplyBuilder) Add(d Delta) {
 	}
 }
 
-// open returns the block that text of this kind goes to, a new one if the last
-// block is of another kind.
+// open returns the block to which text of this kind is added: the last block, or a new one if that is
+// of another kind.
 func (b *ReplyBuilder) open(thinking bool) *block {
 	if n := len(b.blocks); n > 0 {
 		k := b.blocks[n-1]
@@ -77,7 +77,7 @@ func (b *ReplyBuilder) addCall(d *ToolCallDelta) {
 	k.text.WriteString(d.Arguments)
 }
 
-// callAt returns the block of the call with this index, a new one for a new call.
+// callAt returns the block of the call with this index. It adds one for a new call.
 func (b *ReplyBuilder) callAt(index int) *block {
 	last := b.call
 	switch {
@@ -96,18 +96,17 @@ func (b *ReplyBuilder) callAt(index int) *block {
 	return b.call
 }
 
-// Bytes is the size of what was added so far.
+// Bytes returns the size of the added deltas.
 func (b *ReplyBuilder) Bytes() int { return b.bytes }
 
 // Finished reports whether the end of the reply was added.
 func (b *ReplyBuilder) Finished() bool { return b.finished }
 
-// Started reports whether anything of an answer was added.
+// Started reports whether any part of an answer was added.
 func (b *ReplyBuilder) Started() bool { return len(b.blocks) > 0 }
 
-// Reply returns what was added. The arguments of its calls are the text that the
-// model sent, byte for byte, which need not be JSON: whoever asked must read them
-// strictly before anything else sees them.
+// Reply returns the reply. The arguments of its calls are the text that the model sent, byte for byte,
+// which need not be JSON: the caller must parse them strictly before any other use.
 func (b *ReplyBuilder) Reply() Reply {
 	m := Message{Role: RoleAssistant, Parts: make([]Part, 0, len(b.blocks))}
 	for _, k := range b.blocks {

@@ -11,9 +11,8 @@ import (
 // RunID names a run: run_ and 26 characters that sort by time of creation.
 type RunID string
 
-// ShortID returns the beginning of an ID that people read, and that stands for it in a command
-// line: three letters, _ and ten characters. What is no long ID of this form, such as the name
-// of a session, is returned as it is.
+// ShortID returns the beginning of an ID for people, which a command line also accepts: three letters, _ and ten
+// characters. A text that is not a long ID, such as the name of a session, is returned unchanged.
 func ShortID[T ~string](id T) string {
 	const prefix, short, least = 4, 14, 24
 	if len(id) < least || id[prefix-1] != '_' || strings.ContainsFunc(string(id[prefix:]), func(r rune) bool {
@@ -27,7 +26,7 @@ func ShortID[T ~string](id T) string {
 // SessionID names a session: ses_… or a name that a person chose (rules of C13).
 type SessionID string
 
-// Status is where a run stands (contract §5).
+// Status is the state of a run.
 type Status string
 
 const (
@@ -53,7 +52,7 @@ func (s Status) Parked() bool {
 		s == StatusWaitingForProvider
 }
 
-// StopReason says why a run ended (contract §5).
+// StopReason is the reason why a run ended.
 type StopReason string
 
 const (
@@ -69,15 +68,15 @@ const (
 	StopCancelled       StopReason = "cancelled"
 )
 
-// Agent is a named way to run. A run keeps the agent as it was at its start.
+// Agent is a named configuration of runs. A run keeps the agent as it was at its start.
 type Agent struct {
 	Name            string          `json:"name"`
-	Model           string          `json:"model"` // a name of the configuration, or PROVIDER/MODEL
+	Model           string          `json:"model"` // name in the configuration, or PROVIDER/MODEL
 	Fallback        []string        `json:"fallback,omitempty"`
 	System          string          `json:"system,omitempty"`
 	Temperature     *float64        `json:"temperature,omitempty"`
-	MaxOutputTokens int             `json:"max_output_tokens,omitempty"` // 0 = the model's own
-	Tools           []string        `json:"tools"`                       // null = no restriction, [] = no tools
+	MaxOutputTokens int             `json:"max_output_tokens,omitempty"` // if 0, the model's own
+	Tools           []string        `json:"tools"`                       // null means no restriction, [] means no tools
 	Skills          []string        `json:"skills,omitempty"`
 	ToolChoice      ToolChoice      `json:"tool_choice,omitzero"`
 	OutputSchema    json.RawMessage `json:"output_schema,omitempty"`
@@ -90,53 +89,54 @@ type Agent struct {
 	ReadOnly        bool            `json:"read_only,omitempty"`
 	ContextStrategy string          `json:"context_strategy,omitempty"` // condense | drop | fail
 	KeepRecent      float64         `json:"keep_recent,omitempty"`      // share of the context that is never condensed
-	FindAbove       int             `json:"find_above_bytes,omitempty"` // a larger offer has a [Finder]; 0 = never
+	// A larger list of tools gets a [Finder]; 0 means never
+	FindAbove int `json:"find_above_bytes,omitempty"`
 
-	// What the run itself was told, whatever its agent says (--read-only, --skill):
-	// ReadOnly and Skills have it too.
+	// Restrictions that the run itself was started with, in addition to those of its agent
+	// (--read-only, --skill). ReadOnly and Skills include them.
 	ToldReadOnly bool     `json:"told_read_only,omitempty"`
 	ToldSkills   []string `json:"told_skills,omitempty"`
 }
 
-// SessionLimits bound what all runs of a session use together, those of sub-agents and workers too. A field
-// that is 0 sets no limit. A run without a session, with the runs below it, counts as a session.
+// SessionLimits bound the total usage of all runs of a session, including sub-agents and workers. A field that is 0
+// sets no limit. A run without a session, together with the runs below it, is treated as a session.
 type SessionLimits struct {
 	MaxCostUSD float64       `json:"max_cost_usd,omitempty"`
 	MaxTokens  int64         `json:"max_tokens,omitempty"`
-	WallTime   time.Duration `json:"wall_time_ns,omitempty"` // of its top-level runs; see [Limits.WallTime]
+	WallTime   time.Duration `json:"wall_time_ns,omitempty"` // total of its top-level runs; see [Limits.WallTime]
 }
 
-// Limits bound a run. The zero value is [DefaultLimits], which are finite and safe; so
-// is a field that is zero, except MaxIdenticalCalls, where 0 beside other limits is off.
+// Limits bound a run. The zero value is [DefaultLimits], which are finite and safe. A zero field means
+// its default, except MaxIdenticalCalls, where 0 means off if another limit is set.
 type Limits struct {
 	MaxIterations     int           `json:"max_iterations"`      // 1 to 200
 	OnLimit           string        `json:"on_limit"`            // finalize | error | ask
-	MaxParallel       int           `json:"max_parallel"`        // tool calls at a time; 1 = one after another
-	MaxCallsPerTurn   int           `json:"max_calls_per_turn"`  // calls beyond it are refused
-	MaxIdenticalCalls int           `json:"max_identical_calls"` // 0 = off
+	MaxParallel       int           `json:"max_parallel"`        // concurrent tool calls; 1 means one after another
+	MaxCallsPerTurn   int           `json:"max_calls_per_turn"`  // further calls are refused
+	MaxIdenticalCalls int           `json:"max_identical_calls"` // 0 means off
 	ToolTimeout       time.Duration `json:"tool_timeout_ns"`
-	ToolTimeoutSet    bool          `json:"tool_timeout_set,omitempty"` // set on purpose; see [Spec.TimeoutAsked]
+	ToolTimeoutSet    bool          `json:"tool_timeout_set,omitempty"` // set explicitly; see [Spec.TimeoutAsked]
 	MaxResultBytes    int           `json:"max_result_bytes"`           // at least 256; bytes of the result as JSON
 	MaxDepth          int           `json:"max_depth"`
-	WallTime          time.Duration `json:"wall_time_ns"` // does not run while parked
+	WallTime          time.Duration `json:"wall_time_ns"` // without the time while parked
 
-	// Of a run with all runs below it.
-	MaxTreeRuns     int   `json:"max_tree_runs"` // the run at the top among them
+	// Limits of a run tree.
+	MaxTreeRuns     int   `json:"max_tree_runs"` // including the topmost run
 	MaxTreeRequests int   `json:"max_tree_requests"`
-	MaxTreeBytes    int64 `json:"max_tree_bytes"` // of their journals, with kept results and files
+	MaxTreeBytes    int64 `json:"max_tree_bytes"` // size of the journals, including stored results and files
 }
 
-// The values that [Limits.OnLimit] may take.
+// The values of [Limits.OnLimit].
 const (
 	OnLimitFinalize = "finalize"
 	OnLimitError    = "error"
 	OnLimitAsk      = "ask"
 )
 
-// MaxIterationsCeiling is the highest max_iterations that anything may ask for.
+// MaxIterationsCeiling is the highest permitted max_iterations.
 const MaxIterationsCeiling = 200
 
-// DefaultLimits returns the limits of contract §2.
+// DefaultLimits returns the default limits.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxIterations:     20,
@@ -183,7 +183,7 @@ func orDefault[T int | int64 | time.Duration](limit *T, value T) {
 	}
 }
 
-// Budget caps what a run may spend; 0 = no cap.
+// Budget bounds the spending of a run. A field that is 0 sets no limit.
 type Budget struct {
 	MaxCostUSD  float64 `json:"max_cost_usd,omitempty"`
 	MaxTokens   int64   `json:"max_tokens,omitempty"`
@@ -191,19 +191,19 @@ type Budget struct {
 	Mode        string  `json:"mode,omitempty"` // enforce (or "") | warn | off
 }
 
-// The values that [Budget.Mode] may take; "" is enforce.
+// The values of [Budget.Mode]; "" is enforce.
 const (
 	BudgetEnforce = "enforce"
 	BudgetWarn    = "warn"
 	BudgetOff     = "off"
 )
 
-// Price of a model in US dollars per 1M tokens. Known is false for a model
-// without a price: its cost counts as 0 and is marked as estimated.
+// Price is the price of a model in US dollars per 1M tokens. If Known is false, the model has no price:
+// its cost is 0 and is marked as estimated.
 type Price struct {
 	Input       float64 `json:"input"`
 	CachedInput float64 `json:"cached_input"`
-	CacheWrite  float64 `json:"cache_write,omitempty"` // 0 = as Input
+	CacheWrite  float64 `json:"cache_write,omitempty"` // if 0, the same as Input
 	Output      float64 `json:"output"`
 	Known       bool    `json:"known"`
 }
@@ -222,7 +222,7 @@ func (p Price) Cost(u TokenUsage) float64 {
 		float64(u.CacheWriteTokens)*write + float64(u.OutputTokens)*p.Output) / 1e6
 }
 
-// Usage sums what a run has spent.
+// Usage is the total usage of a run.
 type Usage struct {
 	InputTokens       int64   `json:"input_tokens"`
 	CachedInputTokens int64   `json:"cached_input_tokens"`
@@ -230,12 +230,12 @@ type Usage struct {
 	TotalTokens       int64   `json:"total_tokens"`
 	Requests          int     `json:"requests"`
 	CostUSD           float64 `json:"cost_usd"`
-	Estimated         bool    `json:"estimated"` // some of it is an estimate, or a price is unknown
+	Estimated         bool    `json:"estimated"` // it includes estimates, or a price is unknown
 	CacheWriteTokens  int64   `json:"cache_write_tokens,omitempty"`
 	ReasoningTokens   int64   `json:"reasoning_tokens,omitempty"`
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of both.
 func (u Usage) Plus(more Usage) Usage {
 	if more == (Usage{}) {
 		return u
@@ -247,22 +247,22 @@ func (u Usage) Plus(more Usage) Usage {
 	u.OutputTokens += more.OutputTokens
 	u.ReasoningTokens += more.ReasoningTokens
 	u.TotalTokens += more.TotalTokens
-	// Prices are per million tokens; below a billionth of a cent is only noise.
+	// Prices are per million tokens; less than a billionth of a cent is noise.
 	u.CostUSD = math.Round((u.CostUSD+more.CostUSD)*1e11) / 1e11
 	u.Estimated = u.Estimated || more.Estimated
 	return u
 }
 
-// Notice tells a client something that changes nothing in the outcome but that a
-// person would want to know.
+// Notice informs a client of something that does not change the outcome but that a person may want to know.
 type Notice struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Public is what users of a server read instead of Message; "" = the same.
+	// Public replaces Message for users of a server, unless it is "".
 	Public string `json:"public,omitempty"`
-	// RunID is the run below that it is about; "" = the run that has it.
+	// RunID is the run below that the notice is about, or "" for the run itself.
 	RunID RunID `json:"run_id,omitempty"`
-	// Of a call of a worker: the session that it counts for, the tool, and the names of its arguments.
+	// SessionID, Tool and ArgsKeys describe a call of a worker: the session to which it is attributed,
+	// the tool, and the names of its arguments.
 	SessionID SessionID `json:"session_id,omitempty"`
 	Tool      string    `json:"tool,omitempty"`
 	ArgsKeys  []string  `json:"args_keys,omitempty"`

@@ -1,8 +1,7 @@
 package toolcrib
 
-// Reason says why the gate refused a call, or that it asks (contract §6). The
-// order of the constants is the order in which the gate judges; the first that
-// refuses is the one reported.
+// Reason is the reason why the gate refused a call, or asks about it. The order of the constants is the
+// order in which the gate judges; the first one that refuses is reported.
 type Reason string
 
 const (
@@ -33,11 +32,11 @@ const (
 	ReasonUnlistedProgram    Reason = "unlisted_program"
 	ReasonNeedsConfirmation  Reason = "needs_confirmation"
 	ReasonApprovalDenied     Reason = "approval_denied"
-	// ReasonMaxIterations marks a call of the closing reply, which runs no tool.
+	// ReasonMaxIterations is for a call in the final reply, which runs no tools.
 	ReasonMaxIterations Reason = "max_iterations"
 )
 
-// Decision is the gate's answer to one call. The zero value refuses.
+// Decision is the gate's decision on one call. The zero value refuses.
 type Decision string
 
 const (
@@ -46,7 +45,7 @@ const (
 	Allow  Decision = "allow"
 )
 
-// ResultStatus is how a call ended (contract §8).
+// ResultStatus is the outcome of a call.
 type ResultStatus string
 
 const (

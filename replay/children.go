@@ -9,11 +9,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// sharePrecision is to what part of a dollar shares are compared: they are rounded to a
-// billionth, and not every machine rounds what comes before it alike.
+// sharePrecision is the precision, in dollars, for comparing shares: they are rounded to a billionth,
+// and machines may differ in the rounding before.
 const sharePrecision = 2e-9
 
-// childStarted compares what the core asks for when a call is given to a run of its own.
+// childStarted compares the step for a call that is given to a run of its own.
 func (r *replayer) childStarted(c *comparison, b *journal.ChildStarted) {
 	c.step(r.state, agent.StepExecute)
 	run := agent.ChildOf(r.state, b.ID)
@@ -28,7 +28,7 @@ func (r *replayer) childStarted(c *comparison, b *journal.ChildStarted) {
 	r.children[b.ID] = run
 }
 
-// share compares what a child run may spend.
+// share compares the budget of a child run.
 func (c *comparison) share(want, found *journal.Share) {
 	if want == nil || found == nil || math.Abs(want.CostUSD-found.CostUSD) > sharePrecision {
 		c.same("share", want, found)
@@ -39,7 +39,7 @@ func (c *comparison) share(want, found *journal.Share) {
 	c.same("share", want, alike)
 }
 
-// childResumed: several child runs may go on at once.
+// childResumed compares a resumed child run; several may continue at once.
 func (r *replayer) childResumed(c *comparison) {
 	if step := agent.Next(r.state); step.Kind == agent.StepExecute && r.last == journal.KindChildResumed {
 		return
@@ -47,17 +47,15 @@ func (r *replayer) childResumed(c *comparison) {
 	c.step(r.state, agent.StepChildren)
 }
 
-// during compares the step of what happens while calls run, or are answered because the
-// run is to end.
+// during compares the step for an event that occurs while calls run, or are answered because the run is to end.
 func (c *comparison) during(s *agent.State) {
 	if step := agent.Next(s); step.Kind != agent.StepAnswer && s.Stopping == nil {
 		c.same("step", agent.StepExecute, step.Kind)
 	}
 }
 
-// childEnded compares what the journal keeps of a child run with the journal of that run.
-// One that never began has none, and has used nothing; of one that was removed or pruned
-// nothing can be told.
+// childEnded compares the recorded end of a child run with the journal of that run. A child that never
+// began has no journal and no usage; one that was removed or pruned is not compared.
 func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.ChildEnded) {
 	c.during(r.state)
 	child, err := agent.Load(ctx, r.journal, b.Run)
@@ -72,7 +70,7 @@ func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.Chi
 	c.same("the child's depth", r.state.Start.Depth+1, child.Start.Depth)
 	was, known := r.children[b.ID]
 	if now := agent.ChildOf(r.state, b.ID); known && now.Agent == was.Agent && now.Task == was.Task {
-		c.begins(child.Start, &was) // else a person has changed the call since
+		c.begins(child.Start, &was) // otherwise a person has changed the call since
 	}
 	end := agent.EndOf(child, b.ID)
 	if b.Runs == 0 { // it had not begun by then
@@ -81,7 +79,7 @@ func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.Chi
 	c.same("the end of the child", b, end)
 }
 
-// begins compares with what a child run began: all that narrows it comes from its parent.
+// begins compares the start of a child run: all its restrictions come from its parent.
 func (c *comparison) begins(b *journal.RunStarted, run *agent.ChildRun) {
 	task := ""
 	if n := len(b.Input); n > 0 {
@@ -95,7 +93,7 @@ func (c *comparison) begins(b *journal.RunStarted, run *agent.ChildRun) {
 	c.share(b.Share, run.Share)
 }
 
-// answered compares that the child run of a call has ended before the call is answered.
+// answered checks that the child run of a call has ended before the call is answered.
 func (c *comparison) answered(s *agent.State, callID string) {
 	if s.Turn == nil {
 		return

@@ -1,8 +1,6 @@
-// Package replay goes through a stored run again, with no model and no tool
-// called, and compares each step that the pure core takes with what the journal
-// says happened (design.md §2). What came from outside (replies, verdicts,
-// results, decisions) is taken from the journal; everything that the core decides
-// must come out the same.
+// Package replay repeats a stored run without calling a model or a tool, and compares each step of the
+// core with the journal. Input from outside (replies, verdicts, results, decisions) is taken from the
+// journal; everything that the core decides must be the same.
 package replay
 
 import (
@@ -16,23 +14,23 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Report is what a replay found.
+// Report is the result of a replay.
 type Report struct {
 	Run      toolcrib.RunID  `json:"run_id"`
 	Events   int             `json:"events"`
-	Requests int             `json:"requests"`           // whose content was compared by hash
-	Children int             `json:"children,omitempty"` // child runs that were compared with what is kept of them
+	Requests int             `json:"requests"`           // requests whose content was compared by hash
+	Children int             `json:"children,omitempty"` // child runs that were compared with their journals
 	Status   toolcrib.Status `json:"status"`
 }
 
-// DifferenceError says where a run comes out differently.
+// DifferenceError reports where a run differs from its journal.
 type DifferenceError struct {
 	Run   toolcrib.RunID
 	Seq   toolcrib.Seq
 	Kind  toolcrib.Kind
 	What  string
-	Want  string // as the journal has it
-	Found string // as it comes out now
+	Want  string // in the journal
+	Found string // in the replay
 }
 
 func (e *DifferenceError) Error() string {
@@ -40,9 +38,9 @@ func (e *DifferenceError) Error() string {
 		e.Want, e.Found)
 }
 
-// Run replays a run from its journal. Of the runs that it has started it compares how
-// they began and ended, not what they did: they are replayed by themselves. The error is a [*DifferenceError] if a step
-// comes out differently, or says what is wrong with the journal.
+// Run replays a run from its journal. For its child runs, it compares only how they began and ended;
+// they can be replayed separately. If a step differs, the error is a [*DifferenceError]; other errors
+// report a problem with the journal.
 func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, error) {
 	r := replayer{journal: j, state: agent.NewState(run), report: Report{Run: run}}
 	for e, err := range j.Read(ctx, run, 0) {
@@ -61,12 +59,11 @@ type replayer struct {
 	journal  toolcrib.Journal
 	state    *agent.State
 	report   Report
-	last     toolcrib.Kind             // of the event before
-	children map[string]agent.ChildRun // that were started, by their call
+	last     toolcrib.Kind             // kind of the previous event
+	children map[string]agent.ChildRun // started children, by their calls
 }
 
-// take compares one event with what the core asks for at this point, then folds
-// it.
+// take compares one event with the core's step at this point, then applies it to the state.
 func (r *replayer) take(ctx context.Context, e toolcrib.Event) error {
 	if r.state.Start != nil {
 		if err := r.compare(ctx, e); err != nil {
@@ -135,7 +132,7 @@ func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 	return c.err
 }
 
-// comparison compares one event; the first difference counts.
+// comparison compares one event and records the first difference.
 type comparison struct {
 	e   toolcrib.Event
 	run toolcrib.RunID
@@ -169,7 +166,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// part is what is shown of a text that differs from this byte on.
+// part returns an excerpt of a text from a byte on.
 func part(text string, from int) string {
 	const most, before = 200, 60
 	start := max(min(from-before, len(text)-most), 0)
@@ -184,7 +181,7 @@ func part(text string, from int) string {
 	return shown
 }
 
-// step compares the kind of what comes next.
+// step compares the kind of the next step.
 func (c *comparison) step(s *agent.State, want agent.StepKind) agent.Step {
 	step := agent.Next(s)
 	c.same("step", want, step.Kind)
@@ -225,8 +222,8 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	}
 }
 
-// condensed compares which messages are replaced. A summary that was asked for
-// comes while its request is open.
+// condensed compares which messages are replaced. If a summary was requested, the event comes while
+// that request is open.
 func (c *comparison) condensed(s *agent.State, b *journal.Condensed) {
 	if b.Request > 0 {
 		if s.Open == nil || s.Open.Request != b.Request {
@@ -247,7 +244,7 @@ func (c *comparison) sum(s *agent.State, b *journal.Usage) {
 
 func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 	if s.Reconciled(b.ToolCallID) {
-		return // a write of which its tool said that it had happened
+		return // a write that its tool reported as done
 	}
 	step := agent.Next(s)
 	switch step.Kind {
@@ -263,7 +260,7 @@ func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 				continue
 			}
 			if s.Stopping != nil && b.Status != a.Status {
-				return // it had ended, or been refused, when the run was told to stop
+				return // it had ended, or been refused, when the run was asked to stop
 			}
 			c.same("status", b.Status, a.Status)
 			c.same("reason", b.Reason, a.Reason)
@@ -273,7 +270,7 @@ func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 			return
 		}
 	}
-	// A call that ran when the run was told to stop may still have ended by itself.
+	// A call that was running when the run was asked to stop may have ended by itself.
 	if s.Stopping == nil {
 		c.same("step", agent.StepExecute, step.Kind)
 	}

@@ -1,11 +1,9 @@
-// Package secret keeps secrets encrypted at rest: what ${secret:NAME} of the
-// configuration stands for (contract §2).
+// Package secret stores secrets encrypted at rest, for ${secret:NAME} in the configuration.
 //
-// All of them are in one file, encrypted with age (age-encryption.org/v1) to a key
-// that is derived from the key file of toolcrib, so that the same key file opens it on
-// every server. The key in hexadecimal is the file's passphrase, so age's own program
-// opens it, too. The file is written whole or not at all; the names of the secrets are
-// encrypted like their values.
+// All secrets are in one file, encrypted with age (age-encryption.org/v1) to a key that is derived from
+// the key file of toolcrib, so that the same key file opens it on every server. The key in hexadecimal
+// is the file's passphrase, so age's own program can open it. The file is written atomically; the names
+// of the secrets are encrypted like their values.
 package secret
 
 import (
@@ -29,8 +27,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// What can be wrong, as [errors.Is] tells it; [toolcrib.CodeOf] has the code. Each text
-// says what to do; the errors that wrap them name the file, and hold no secret.
+// Errors for use with [errors.Is]; [toolcrib.CodeOf] returns their code. Each text says what to do; the
+// errors that wrap them name the file and contain no secret.
 var (
 	ErrWrongKey = toolcrib.Errorf(toolcrib.CodeInternal, "the secrets were encrypted with another key; "+
 		"restore the key file that belongs to them, or move the file of the secrets away and set them again")
@@ -43,7 +41,7 @@ var (
 	ErrInvalid = toolcrib.Errorf(toolcrib.CodeBadRequest, "this cannot be stored as a secret")
 )
 
-// because adds to one of the errors above why it is so.
+// because adds the cause to one of the errors above.
 func because(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w (%w)", kind, fmt.Errorf(format, args...))
 }
@@ -60,18 +58,18 @@ const (
 // FileName is the file of the secrets in a data folder.
 const FileName = "secrets.age"
 
-// Bounds of what is kept.
+// Bounds of the stored secrets.
 const (
-	MaxValueBytes = 64 << 10 // of one secret
+	MaxValueBytes = 64 << 10 // bytes of one secret
 	MaxSecrets    = 1000
-	MaxTotalBytes = 1 << 20 // of all values together
+	MaxTotalBytes = 1 << 20 // bytes of all values together
 )
 
-// secretName is what ${secret:NAME} takes.
+// secretName matches valid names in ${secret:NAME}.
 var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
-// Store is a file of secrets. It is safe for concurrent use, by several processes
-// too: who reads sees the secrets before a change or after it. Make it with [Open].
+// Store is a file of secrets. It is safe for concurrent use, also by several processes: a reader sees
+// the secrets before or after a change. Use [Open] to create one.
 type Store struct {
 	path      string
 	identity  *age.ScryptIdentity
@@ -80,15 +78,15 @@ type Store struct {
 	patience  time.Duration
 }
 
-// Options of a store. Fields that are zero have their defaults.
+// Options are the options of a store. Fields that are zero have their defaults.
 type Options struct {
-	Now      func() time.Time // default [time.Now]
-	Patience time.Duration    // how long a change waits for another one; default 10 s
+	Now      func() time.Time // time.Now if nil
+	Patience time.Duration    // how long a change waits for another one; 10 s if 0
 }
 
-// Open returns the secrets in that file, which need not exist yet: it is made, with
-// its folder, by the first [Store.Set]. key is 32 secret bytes (see [KeyPurpose]).
-// Nothing is read before it is asked for; [Store.List] fails if the file cannot be used.
+// Open returns the secrets in a file. If the file does not exist, the first [Store.Set] creates it and
+// its folder. key is 32 secret bytes (see [KeyPurpose]). Open does not read the file; [Store.List]
+// fails if the file cannot be used.
 func Open(path string, key []byte, o Options) (*Store, error) {
 	if path == "" || len(key) != keyBytes {
 		return nil, because(ErrUnusable, "the path is missing, or the key does not have %d bytes", keyBytes)
@@ -101,7 +99,7 @@ func Open(path string, key []byte, o Options) (*Store, error) {
 	if err != nil {
 		return nil, because(ErrUnusable, "%w", err)
 	}
-	// A key that nobody can guess needs no work that makes guessing slow.
+	// A random key needs no expensive key derivation.
 	identity.SetMaxWorkFactor(workFactor)
 	recipient.SetWorkFactor(workFactor)
 	if o.Now == nil {
@@ -113,14 +111,14 @@ func Open(path string, key []byte, o Options) (*Store, error) {
 	return &Store{path: path, identity: identity, recipient: recipient, now: o.Now, patience: o.Patience}, nil
 }
 
-// Info is what a list shows of a secret: never its value.
+// Info describes a secret without its value.
 type Info struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created_at"`
 	Changed time.Time `json:"changed_at"`
 }
 
-// CheckName says what is wrong with the name of a secret.
+// CheckName returns an error if the name of a secret is invalid.
 func CheckName(name string) error {
 	if !secretName.MatchString(name) {
 		return because(ErrInvalid, "a name has 1 to 128 letters, digits, . _ or -, and begins with a letter or digit")
@@ -140,8 +138,8 @@ func checkValue(value []byte) error {
 	return nil
 }
 
-// Set stores a secret, in place of the one of that name if there is one. When it
-// returns, the secret has reached the disk; after an error, all is as it was.
+// Set stores a secret and replaces one of the same name. When it returns nil, the secret is durable; if
+// it returns an error, nothing has changed.
 func (s *Store) Set(name string, value []byte) (info Info, err error) {
 	if err := CheckName(name); err != nil {
 		return info, err
@@ -163,7 +161,7 @@ func (s *Store) Set(name string, value []byte) (info Info, err error) {
 	return info, err
 }
 
-// Secret returns a secret; without one, an error that is [toolcrib.ErrNotFound].
+// Secret returns a secret. If it does not exist, the error is [toolcrib.ErrNotFound].
 func (s *Store) Secret(name string) (value string, err error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -178,7 +176,7 @@ func (s *Store) Secret(name string) (value string, err error) {
 	return "", notStored(name)
 }
 
-// Values returns all secrets by name, for what must know them to mask them.
+// Values returns all secrets by name, for masking.
 func (s *Store) Values() (map[string]string, error) {
 	c, err := s.read()
 	if err != nil {
@@ -195,7 +193,7 @@ func notStored(name string) error {
 	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no secret %s", name)
 }
 
-// List returns what there is, sorted by name.
+// List returns all secrets without their values, sorted by name.
 func (s *Store) List() ([]Info, error) {
 	c, err := s.read()
 	if err != nil {
@@ -212,8 +210,7 @@ func (c *content) info(name string) Info {
 	return Info{Name: name, Created: c.Secrets[name].Created, Changed: c.Secrets[name].Changed}
 }
 
-// Remove removes a secret, and returns what it was; without one, the error is
-// [toolcrib.ErrNotFound].
+// Remove removes a secret and returns its Info. If it does not exist, the error is [toolcrib.ErrNotFound].
 func (s *Store) Remove(name string) (info Info, err error) {
 	if err := CheckName(name); err != nil {
 		return info, err
@@ -229,7 +226,7 @@ func (s *Store) Remove(name string) (info Info, err error) {
 	return info, err
 }
 
-// read returns what is in the file; nothing if it does not exist.
+// read returns the content of the file, which is empty if the file does not exist.
 func (s *Store) read() (*content, error) {
 	file, err := safefile.Read(s.path, maxFileBytes)
 	switch {
@@ -247,10 +244,10 @@ func (s *Store) read() (*content, error) {
 	return c, nil
 }
 
-// failed names the file in an error.
+// failed adds the name of the file to an error.
 func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.path, err) }
 
-// unusable is an error of the file, whose path is told once already.
+// unusable returns an error about the file, with its path once.
 func (s *Store) unusable(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
@@ -258,8 +255,8 @@ func (s *Store) unusable(err error) error {
 	return s.failed(because(ErrUnusable, "%w", err))
 }
 
-// update changes the secrets: under a lock, so that no process undoes what another
-// has just set, and by replacing the file, so that none ever reads half of it.
+// update changes the secrets under a lock, so that processes do not overwrite each other's changes, and
+// replaces the file, so that a reader never sees a partial one.
 func (s *Store) update(change func(*content) error) error {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return s.unusable(err)
@@ -292,12 +289,12 @@ func (s *Store) update(change func(*content) error) error {
 const (
 	formatVersion = 1
 
-	// maxFileBytes is more than the largest file that can be written: values grow by
-	// a third in base64, and names and dates come to them.
+	// maxFileBytes exceeds the largest file that can be written: base64 adds a third to the values, and
+	// there are names and dates.
 	maxFileBytes = 2*MaxTotalBytes + 1<<20
 )
 
-// content is what is encrypted in the file.
+// content is the encrypted content of the file.
 type content struct {
 	Format  int              `json:"format"`
 	Secrets map[string]entry `json:"secrets"`
@@ -321,7 +318,7 @@ func (c *content) bounds() error {
 	return nil
 }
 
-// seal returns the file for a content.
+// seal encrypts a content.
 func (s *Store) seal(c *content) ([]byte, error) {
 	plain, err := json.Marshal(c)
 	if err != nil {
@@ -338,7 +335,7 @@ func (s *Store) seal(c *content) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unseal returns the content of a file; the error is one of those above.
+// unseal decrypts the content of a file. The error is one of those above.
 func (s *Store) unseal(file []byte) (*content, error) {
 	r, err := age.Decrypt(bytes.NewReader(file), s.identity)
 	if _, other := errors.AsType[*age.NoIdentityMatchError](err); other {
@@ -351,7 +348,7 @@ func (s *Store) unseal(file []byte) (*content, error) {
 	if err != nil {
 		return nil, because(ErrDamaged, "what is encrypted in it does not hold")
 	}
-	c := new(content) // the key shows that toolcrib wrote it
+	c := new(content) // authenticated, so toolcrib wrote it
 	if json.Unmarshal(plain, c) != nil || c.Format != formatVersion || c.Secrets == nil {
 		return nil, because(ErrDamaged, "what is encrypted in it cannot be read")
 	}

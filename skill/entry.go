@@ -13,23 +13,22 @@ import (
 
 // Bounds of allowed-tools.
 const (
-	maxEntries      = 256  // of one skill
+	maxEntries      = 256  // entries of one skill
 	maxEntryName    = 256  // bytes of a name or glob
 	maxEntryPattern = 1024 // bytes between the parentheses
-	maxStars        = 16   // * of one pattern
+	maxStars        = 16   // number of * in one pattern
 )
 
 // Entry is one entry of allowed-tools: Tool or Tool(argument pattern).
 type Entry struct {
-	// Tool is a tool's name, or a glob in which * matches any characters, none
-	// too, and ? for exactly one.
+	// Tool is a tool's name, or a glob in which * matches any sequence of characters and ? exactly one.
 	Tool string
-	// Pattern narrows the entry to calls that match; "" = every call of the tool. See
+	// Pattern restricts the entry to calls that match. If "", it applies to every call of the tool. See
 	// [Patterned].
 	Pattern string
 }
 
-// String returns the entry in its canonical form, which [ParseEntry] reads back.
+// String returns the entry in its canonical form, which [ParseEntry] parses.
 func (e Entry) String() string {
 	if e.Pattern == "" {
 		return e.Tool
@@ -37,10 +36,9 @@ func (e Entry) String() string {
 	return e.Tool + "(" + e.Pattern + ")"
 }
 
-// ParseEntry reads an entry. Names that other programs have for tools become those of
-// this one by aliases (Bash is exec_shell), mcp__SERVER__TOOL is SERVER__TOOL, and
-// mcp__SERVER SERVER__*. Tool(*) is Tool. An entry that cannot be read is an error; it
-// allows nothing.
+// ParseEntry parses an entry. aliases maps other programs' tool names to ours (Bash is exec_shell);
+// mcp__SERVER__TOOL becomes SERVER__TOOL, and mcp__SERVER becomes SERVER__*. Tool(*) is Tool. An
+// invalid entry is an error; it allows nothing.
 func ParseEntry(text string, aliases map[string]string) (Entry, error) {
 	text = strings.TrimSpace(text)
 	name, rest, hasPattern := strings.Cut(text, "(")
@@ -99,7 +97,7 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// balanced reports whether parentheses inside a pattern match.
+// balanced reports whether the parentheses in a pattern match.
 func balanced(s string) bool {
 	depth := 0
 	for i := range len(s) {
@@ -116,8 +114,7 @@ func balanced(s string) bool {
 	return depth == 0
 }
 
-// canonicalTool is the name of a tool. Of a canonical name it is
-// that name.
+// canonicalTool returns the canonical name of a tool. A canonical name is returned unchanged.
 func canonicalTool(name string, aliases map[string]string) (string, error) {
 	if tool, ok := aliases[name]; ok {
 		return tool, nil
@@ -134,9 +131,8 @@ func canonicalTool(name string, aliases map[string]string) (string, error) {
 	return rest + "__*", nil
 }
 
-// splitEntries splits the text form of allowed-tools at commas and space that
-// are outside parentheses. Parentheses that never close keep the rest together,
-// as one entry that cannot be read.
+// splitEntries splits the text form of allowed-tools at commas and space outside parentheses. An
+// unclosed parenthesis keeps the rest together as one invalid entry.
 func splitEntries(text string) []string {
 	var words []string
 	depth, from := 0, 0
@@ -167,8 +163,8 @@ func (e Entry) means(tool string) bool {
 	return ok && err == nil
 }
 
-// Unknown returns the entries that mean none of the known tools, in order: they
-// are dropped, and a person should know (contract §6).
+// Unknown returns the entries that match none of the known tools, in order. They are dropped, and a
+// person should be informed.
 func Unknown(entries, known []string) []string {
 	var unknown []string
 	for _, text := range entries {
@@ -180,25 +176,22 @@ func Unknown(entries, known []string) []string {
 	return unknown
 }
 
-// Patterned is a tool of whose calls allowed-tools can allow some only, by a pattern in
-// parentheses: Tool(pattern). What a pattern means is the tool's own: one compares it with
-// command lines, another one with paths.
+// Patterned is a tool with calls that allowed-tools can allow individually, by a pattern in parentheses:
+// Tool(pattern). The tool defines the meaning of a pattern, for example for command lines or for paths.
 type Patterned interface {
-	// AllowedBy reports whether the patterns of all entries that mean the tool allow a
-	// call, which touches these targets. An error says why its arguments cannot be
-	// judged, in words for a model; the answer is then no.
+	// AllowedBy reports whether the patterns of all entries for the tool allow a call, which touches these targets.
+	// If the arguments cannot be judged, it returns false and an error with the reason for a model.
 	AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
-	// BadPattern says why a pattern can match no call; "" if it can.
+	// BadPattern returns the reason why a pattern can never match a call, or "".
 	BadPattern(pattern string) string
 }
 
 var errNoPattern = errors.New("the skills allow some of its calls only, and it does not say which those are")
 
-// Allowed reports whether entries of allowed-tools allow a call of the tool. Any entry
-// may allow it: one without a pattern every call of its tool, one with a pattern the
-// calls that match. nil is no restriction, and an empty list allows nothing. An entry
-// that cannot be read allows nothing, and neither does one with a pattern for a tool
-// that is not [Patterned].
+// Allowed reports whether entries of allowed-tools allow a call of the tool. An entry without a pattern
+// allows every call of its tool, one with a pattern the calls that match. If entries is nil, there is
+// no restriction; an empty list allows nothing. An invalid entry allows nothing, nor does an entry with
+// a pattern for a tool that is not [Patterned].
 func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
 	if entries == nil {
 		return true, nil
@@ -222,8 +215,8 @@ func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets [
 	return false, errNoPattern
 }
 
-// BadPattern says why the pattern of an entry can match no call of the tools that it
-// means; "" if it can, or has none. tools are all that there are.
+// BadPattern returns the reason why the pattern of an entry can never match a call of its tools, or "".
+// tools are all existing tools.
 func BadPattern(entry string, tools []toolcrib.Tool) (problem string) {
 	e, err := ParseEntry(entry, nil)
 	for _, tool := range tools {

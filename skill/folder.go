@@ -15,16 +15,16 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// content is what the folder of a skill holds, as it was hashed.
+// content is the content of a skill's folder, as it was hashed.
 type content struct {
 	main  []byte // SKILL.md
 	files []File // sorted by name
 	bytes int64
-	seen  int // files and folders
+	seen  int // number of files and folders
 }
 
-// hash is SHA-256 over names and contents. Each name has its length before it: no
-// two folders look alike by clever names.
+// hash returns a SHA-256 hash over names and contents. The length of each name is hashed before it, so
+// that different folders never have the same input.
 func (c *content) hash() string {
 	sum := sha256.New()
 	for _, f := range c.files {
@@ -33,16 +33,16 @@ func (c *content) hash() string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// passedOver are names that programs keep beside files and change behind one's
-// back; they are not part of a skill.
+// passedOver reports whether a name is that of a file or folder that other programs keep and change
+// without notice; it is not part of a skill.
 func passedOver(name string) bool { return name == ".git" || name == ".DS_Store" }
 
-// folderErrorf says why a folder is not a skill, in words for people.
+// folderErrorf returns an error for people with the reason why a folder is not a skill.
 func folderErrorf(format string, args ...any) *Error {
 	return lineErrorf(0, "no skill: "+format, args...)
 }
 
-// meaning returns the first of the names that is SKILL.md in any case, or "".
+// meaning returns the first name that equals SKILL.md when case is ignored, or "".
 func meaning(names []string) string {
 	for _, name := range names {
 		if strings.EqualFold(name, FileName) {
@@ -52,8 +52,8 @@ func meaning(names []string) string {
 	return ""
 }
 
-// folder adds what a folder below root holds; name is its place in the skill's folder, base.
-// It never follows a link out of root, and never waits for a pipe or a device.
+// folder adds the content of a folder below root; name is its path in the skill's folder, base. It
+// never follows a link out of root, and never waits for a pipe or a device.
 func (c *content) folder(root *os.Root, base, name string) error {
 	d, err := root.OpenFile(path.Join(base, name), os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
@@ -149,12 +149,12 @@ func hashOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ErrChanged says that a file is not what it was when the skill was loaded.
+// ErrChanged reports that a file has changed since the skill was loaded.
 var ErrChanged = errors.New("the file has changed since the skill was loaded")
 
-// ReadFile returns a file of the skill, by a name of Files, if it still is what it
-// was when the skill was loaded: what is read is what a person approved. A name
-// that the skill does not have is [fs.ErrNotExist], other content [ErrChanged].
+// ReadFile returns a file of the skill, by a name in Files, if it has not changed since the skill was
+// loaded, because a person approved that content. For an unknown name the error is [fs.ErrNotExist],
+// for a changed file [ErrChanged].
 func (s *Skill) ReadFile(name string) ([]byte, error) {
 	at := slices.IndexFunc(s.Files, func(f File) bool { return f.Name == name })
 	if at < 0 || s.real == "" {
@@ -163,7 +163,7 @@ func (s *Skill) ReadFile(name string) ([]byte, error) {
 	data, err := safefile.Read(filepath.Join(s.real, filepath.FromSlash(name)), s.Files[at].Size)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrChanged, err) // it was there, and could be read
+		return nil, fmt.Errorf("%w: %w", ErrChanged, err) // it was readable before
 	case hashOf(data) != s.Files[at].Hash:
 		return nil, ErrChanged
 	}

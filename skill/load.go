@@ -15,31 +15,28 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// Dir is a folder that holds skills, each a folder of its own with a SKILL.md.
+// Dir is a folder of skills, each of which is a folder with a SKILL.md.
 type Dir struct {
 	Path   string // absolute
 	Source string // for people: workspace, user, configured
-	// Links are followed if they lead to a folder that belongs to the user of this process
-	// or to root; else a link is no skill.
+	// Links permits links to folders that belong to the user of this process or to root. Any other link
+	// is not a skill.
 	Links bool
-	// Files are the folder's files as they were read before, by path with slashes
-	// (trust.Folder has them): the skills are then made of these very bytes, so that
-	// what was trusted is what is used. nil = read the folder.
+	// Files are the folder's files as they were read before, by path with slashes (see trust.Folder).
+	// The skills are then made from these bytes, so that trusted content and used content are the same.
+	// If nil, the folder is read.
 	Files map[string][]byte
 }
 
-// maxDirEntries bounds what lies in a folder that holds skills.
+// maxDirEntries bounds the entries of a folder of skills.
 const maxDirEntries = 10_000
 
-// Load reads the skills of some folders, which must be trusted by then (contract
-// §2): that is the caller's to ask. The first folder that has a skill of a name
-// has it for good: one in a later folder is shadowed, also if the first is broken
-// or switched off, so that an attempt to replace a skill never falls back to
-// another silently. all are the skills in the order in which they were found; one that is
-// broken or shadowed has its name, place and reason only. problems are what is wrong with
-// folders that no name can mean. A folder that is not there, files beside the skills,
-// folders without a SKILL.md and those whose name begins with a dot are passed over.
-// aliases are names that other programs have for tools, with the names here.
+// Load reads the skills of folders, which the caller must have found to be trusted. The first folder that has a
+// skill of some name owns the name: a skill in a later folder is shadowed, even if the first is broken or disabled,
+// so that a failed replacement of a skill never silently falls back to another. all contains the skills in the
+// order in which they were found; one that is broken or shadowed has only its name, path and reason. problems are
+// the errors that are not about a single skill. Missing folders, files next to the skills, folders without a
+// SKILL.md and folders whose name begins with a dot are skipped. aliases maps other programs' tool names to ours.
 func Load(dirs []Dir, aliases map[string]string) (all []*Skill, problems []string) {
 	l := &loader{first: map[string]*Skill{}, aliases: aliases}
 	for i, dir := range dirs {
@@ -58,7 +55,7 @@ func Load(dirs []Dir, aliases map[string]string) (all []*Skill, problems []strin
 
 type loader struct {
 	all      []*Skill
-	first    map[string]*Skill // that has a name for good
+	first    map[string]*Skill // owner of each name
 	problems []string
 	aliases  map[string]string
 	bytes    int64
@@ -113,12 +110,11 @@ func (l *loader) below(dir Dir, name string, root *os.Root, base string) {
 	l.one(dir, name, real, topNames(root, base), func(c *content) error { return c.folder(root, base, "") })
 }
 
-// topNames returns the names in a skill's folder, as far as they can be read: it is
-// only for telling whether it is one.
+// topNames returns the names in a skill's folder that can be read, to determine whether it is a skill.
 func topNames(root *os.Root, name string) []string {
 	d, err := root.OpenFile(name, os.O_RDONLY|safefile.NonBlock, 0)
 	if err != nil {
-		return []string{FileName} // reading the folder says what is wrong
+		return []string{FileName} // reading the folder reports the error
 	}
 	defer d.Close() //nolint:errcheck // only read
 	names, err := d.Readdirnames(MaxFolderFiles + 1)
@@ -128,7 +124,7 @@ func topNames(root *os.Root, name string) []string {
 	return names
 }
 
-// leadsTo returns the folder that a link leads to, or why it is not followed.
+// leadsTo returns the target folder of a link, or why it is not followed.
 func leadsTo(dir Dir, name string) (real, why string) {
 	if !dir.Links {
 		return "", "; a skill must be a folder, so copy it here"
@@ -193,7 +189,7 @@ func (l *loader) fromFiles(dir Dir) {
 	}
 }
 
-// begin adds a skill of a name. It returns nil if a folder before has the name.
+// begin adds a skill with a name. It returns nil if an earlier folder has the name.
 func (l *loader) begin(dir Dir, name string) *Skill {
 	s := &Skill{Name: name, Source: dir.Source, Path: filepath.Join(dir.Path, name)}
 	l.all = append(l.all, s)
@@ -205,7 +201,7 @@ func (l *loader) begin(dir Dir, name string) *Skill {
 	return s
 }
 
-// broken says why a skill cannot be used.
+// broken sets the reason why a skill cannot be used.
 func (s *Skill) broken(format string, args ...any) {
 	s.Reason, s.Detail = ReasonBroken, fmt.Sprintf(format, args...)
 }
@@ -214,7 +210,7 @@ func (s *Skill) broken(format string, args ...any) {
 func (l *loader) one(dir Dir, name, real string, top []string, read func(*content) error) {
 	named := meaning(top)
 	if named == "" {
-		return // it does not mean to be a skill
+		return // not meant as a skill
 	}
 	if !ValidName(name) {
 		l.problem(filepath.Join(dir.Path, short(name)), "no skill: a skill's folder is called by "+nameRule)
@@ -254,7 +250,7 @@ func (l *loader) one(dir Dir, name, real string, top []string, read func(*conten
 	}
 }
 
-// tooMany says once that no more skills are loaded.
+// tooMany reports once that no more skills are loaded.
 func (l *loader) tooMany(s *Skill, what string) {
 	s.broken("it is not loaded: there are more than %s", what)
 	if !l.full {

@@ -12,17 +12,15 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
-// Parse reads a SKILL.md of at most [MaxSkillBytes]; name is that of its folder.
+// Parse parses a SKILL.md of at most [MaxSkillBytes]; name is the name of its folder.
 //
-// The file begins with a line of three hyphens, YAML, and another such line; the
-// rest is the body. name and description are required; allowed-tools (or allowed_tools)
-// and enabled count, license, compatibility and metadata do not; other keys are
-// kept as notices, but for those that read like allowed-tools or enabled and are
-// not: taking them for unknown would widen what the author meant to narrow. The name that
-// counts is the folder's; another one in the file is a notice.
-// allowed-tools is a list, or a text that is split at commas and space outside
-// parentheses; present and empty (or null) allows nothing (N15). Its names become those
-// of this program's tools by aliases; nil = they stay.
+// The file begins with a line of three hyphens, YAML, and another such line; the rest is the body. name and
+// description are required. allowed-tools (or allowed_tools) and enabled have an effect; license, compatibility and
+// metadata do not. Other keys are reported as notices, except misspellings of allowed-tools or enabled, which are
+// errors: ignoring them would widen what the author meant to restrict. The folder's name is the name of the skill;
+// a different name in the file is reported as a notice. allowed-tools is a list, or a text that is split at commas
+// and space outside parentheses; if it is present and empty (or null), it allows nothing (N15). Its names are
+// converted to this program's tools by aliases, which may be nil.
 //
 // The error is an [*Error] with the line. Fields that only [Load] knows stay empty.
 func Parse(name string, data []byte, aliases map[string]string) (*Skill, error) {
@@ -63,7 +61,7 @@ func Parse(name string, data []byte, aliases map[string]string) (*Skill, error) 
 	return r.skill, nil
 }
 
-// limits of front matter, which begins in the second line.
+// limits are the bounds of front matter, which begins in the second line.
 var limits = yamltree.Limits{Bytes: MaxFrontMatterBytes + 1, Tokens: 6000, Depth: 10, FirstLine: 2}
 
 func lineErrorf(line int, format string, args ...any) *Error {
@@ -72,9 +70,8 @@ func lineErrorf(line int, format string, args ...any) *Error {
 
 var plainDescription = lazyregexp.New(`(?m)^description:[ \t]+([A-Za-z0-9][^\r\n]*)\r?\n`)
 
-// quotedDescription parses front matter as if the description, on one line and without
-// quotes, had quotes. Others read a colon in it as a part of the text, and many skills
-// have one. Nothing else is read in another way than YAML has it.
+// quotedDescription parses front matter as if its one-line, unquoted description had quotes. Other
+// programs accept a colon in it, and many skills have one. Everything else is parsed as YAML.
 func quotedDescription(front string) (*yamltree.Node, bool) {
 	at := plainDescription.FindStringSubmatchIndex(front)
 	if at == nil || strings.Contains(front[at[2]:at[3]], " #") || strings.HasPrefix(front[at[1]:], " ") {
@@ -87,7 +84,7 @@ func quotedDescription(front string) (*yamltree.Node, bool) {
 
 const nameRule = "1 to 64 of a-z, 0-9 and -, no hyphen at either end and no two in a row"
 
-// split parts the front matter from the body.
+// split separates the front matter from the body.
 func split(text string) (front, body string, err error) {
 	line, rest, more := strings.Cut(text, "\n")
 	if strings.TrimRight(line, " \t\r") != "---" {
@@ -108,12 +105,12 @@ func split(text string) (front, body string, err error) {
 	return "", "", lineErrorf(1, "no line --- ends the front matter")
 }
 
-// reader fills a skill from its front matter.
+// reader sets the fields of a skill from its front matter.
 type reader struct {
 	skill    *Skill
-	has      map[string]int // known key -> line
+	has      map[string]int // line of each known key
 	aliases  map[string]string
-	declared string // the spelling of allowed-tools that was met
+	declared string // spelling of allowed-tools in the file
 }
 
 func (r *reader) notice(format string, args ...any) {
@@ -151,7 +148,7 @@ func (r *reader) key(e yamltree.Entry) error {
 		return r.name(e)
 	case "description":
 		return r.description(e)
-	case "license", "compatibility", "metadata": // for people, and other programs
+	case "license", "compatibility", "metadata": // for people and other programs
 	case "allowed-tools", "allowed_tools":
 		return r.allowed(e)
 	case "enabled", "disable-model-invocation":
@@ -201,7 +198,7 @@ func (r *reader) description(e yamltree.Entry) error {
 	return nil
 }
 
-// allowed reads allowed-tools in either form.
+// allowed parses allowed-tools in either form.
 func (r *reader) allowed(e yamltree.Entry) error {
 	if r.declared != "" {
 		return lineErrorf(e.Value.Line, "%s: %s is already given; keep one of them", e.Key, r.declared)
@@ -243,7 +240,7 @@ func (r *reader) allowed(e yamltree.Entry) error {
 	return nil
 }
 
-// unknown keeps an unknown key as a notice.
+// unknown records an unknown key as a notice.
 func (r *reader) unknown(e yamltree.Entry) error {
 	plain := strings.Map(func(c rune) rune {
 		if c == '-' || c == '_' || c == '.' {
@@ -262,7 +259,7 @@ func (r *reader) unknown(e yamltree.Entry) error {
 	return nil
 }
 
-// lookAt adds notices about what a person may not see in the text.
+// lookAt adds notices about text that a person may not see.
 func (r *reader) lookAt(body string) {
 	if strings.TrimSpace(body) == "" {
 		r.notice("there is no text after the front matter")
@@ -275,14 +272,14 @@ func (r *reader) lookAt(body string) {
 	}
 }
 
-// maxShown bounds a piece of a skill that is repeated in a message.
+// maxShown bounds a part of a skill that is repeated in a message.
 const maxShown = 80
 
 func short(s string) string { return guard.Visible(guard.Clip(s, maxShown)) }
 
 func quote(s string) string { return strconv.Quote(short(s)) }
 
-// ShownName is a folder's name as messages show it.
+// ShownName returns a folder's name for messages.
 func ShownName(name string) string {
 	if ValidName(name) {
 		return name

@@ -1,23 +1,18 @@
-// Package skill reads skills of the Agent Skills convention: folders with a
-// SKILL.md, whose front matter names the skill and may say which tools it allows,
-// and whose body is text for the model (rows N15, N16, N26; requirements 1b, 4b).
+// Package skill reads skills of the Agent Skills convention: folders with a SKILL.md, whose front matter names the
+// skill and may list the tools that it allows, and whose body is text for the model (rows N15, N16, N26).
 //
-//   - [Parse] reads one SKILL.md, [Load] the folders that hold skills.
-//   - [Choose] chooses the skills that a run has: enabled, present, approved by content,
-//     each once.
-//   - [Set.AllowedTools] is what they allow, [Allowed] says whether a call is among it.
-//   - [Set.Text] is what the model reads of them.
+//   - [Parse] parses one SKILL.md, [Load] reads folders of skills.
+//   - [Choose] selects the skills of a run: enabled, present, approved by content, each once.
+//   - [Set.AllowedTools] lists the allowed tools, [Allowed] reports whether a call is allowed.
+//   - [Set.Text] is the text of the skills for the model.
 //
-// A skill is text of someone else, and a role of a message is no boundary of
-// trust (N26). Three things follow. A skill counts only with the content that a
-// person has looked at: its hash covers every file of its folder, and a file is
-// given out only if it still has the hash it was loaded with. Its allowed-tools
-// can only take tools away. Its text belongs into the conversation, as data, in a
-// message of the user; whoever puts it into the system text breaks that.
+// A skill is untrusted data, and the role of a message is not a trust boundary (N26). This has three consequences.
+// A skill is used only with content that a person has reviewed: its hash covers every file of its folder, and a
+// file is returned only if it still has the hash it was loaded with. Its allowed-tools can only remove tools. Its
+// text belongs in the conversation, as data, in a message of the user; putting it into the system text breaks that.
 //
-// Whatever is unclear narrows: a key that looks like allowed-tools and is not
-// quite it, an entry that cannot be read, a pattern that cannot be matched. All
-// functions are safe for concurrent use, and none panics for bad input.
+// Anything ambiguous restricts: a misspelled allowed-tools key, an invalid entry, a pattern that cannot be matched.
+// All functions are safe for concurrent use, and none panics for bad input.
 package skill
 
 import (
@@ -27,7 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Bounds of a skill and of a library. What is larger is refused, never cut.
+// Bounds of a skill and of a library. Larger ones are rejected, never cut.
 const (
 	MaxSkillBytes       = 256 << 10 // SKILL.md
 	MaxFrontMatterBytes = 64 << 10  // between its two lines of ---
@@ -35,9 +30,9 @@ const (
 	MaxFolderBytes      = 32 << 20  // all files of a skill
 	MaxFolderFiles      = 1000      // files and folders of a skill
 	MaxFolderDepth      = 8         // folders inside one another
-	MaxSkills           = 500       // of a library, shadowed and broken ones counted
+	MaxSkills           = 500       // in a library, including shadowed and broken ones
 	MaxLibraryBytes     = 128 << 20 // all files of all skills
-	MaxDirs             = 100       // folders that hold skills
+	MaxDirs             = 100       // folders of skills
 
 	maxNameBytes     = 64
 	maxDescription   = 4096 // characters
@@ -48,33 +43,32 @@ const (
 // FileName is the file that makes a folder a skill.
 const FileName = "SKILL.md"
 
-// Skill is one skill. Nothing in it may be changed once a set has it: runs share it.
+// Skill is one skill. It must not be modified once it is in a set, because runs share it.
 type Skill struct {
-	Name        string `json:"name"`                  // of the folder too
-	Description string `json:"description,omitempty"` // what it does and when to use it, cleaned
-	// AllowedTools are the entries of allowed-tools in their canonical form, each
-	// once. nil = the skill declares none and restricts nothing; empty = it allows
-	// no tools (N15).
+	Name        string `json:"name"`                  // also the name of its folder
+	Description string `json:"description,omitempty"` // purpose and use, cleaned
+	// AllowedTools are the entries of allowed-tools in their canonical form, each once. If nil, the
+	// skill restricts nothing; if empty, it allows no tools (N15).
 	AllowedTools []string `json:"allowed_tools"`
-	// Unlisted skills are for runs that name them: disable-model-invocation in the front
-	// matter keeps them out of [List].
+	// Unlisted skills are only for runs that name them: disable-model-invocation in the front matter
+	// excludes them from [List].
 	Unlisted bool   `json:"unlisted,omitempty"`
-	Body     string `json:"-"` // the text after the front matter, unchanged
-	// Notices are things that a person would want to know: keys that mean nothing
-	// here, entries that are passed over, hidden characters. At most 32.
+	Body     string `json:"-"` // text after the front matter, unchanged
+	// Notices are messages for a person about keys without effect, ignored entries and hidden
+	// characters. At most 32.
 	Notices []string `json:"notices,omitempty"`
 
-	// Reason says why the skill is off, Detail in words for people. "" = it is not, once
-	// its content has been reviewed.
+	// Reason is the reason why the skill is off, and Detail explains it for people. If "", the skill is
+	// usable once its content has been reviewed.
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
 
-	// What follows is set by [Load] only.
-	Source string `json:"source"`          // of the [Dir]
+	// The following fields are set by [Load] only.
+	Source string `json:"source"`          // Source of the [Dir]
 	Path   string `json:"path"`            // the skill's folder
 	Hash   string `json:"hash,omitempty"`  // sha256:… over the names and contents of all files
-	Files  []File `json:"files,omitempty"` // sorted by name, SKILL.md too
-	real   string // absolute path of the folder; "" = not known
+	Files  []File `json:"files,omitempty"` // sorted by name, including SKILL.md
+	real   string // absolute path of the folder, or "" if unknown
 }
 
 // File is one file of a skill.
@@ -84,9 +78,9 @@ type File struct {
 	Hash string `json:"hash"` // sha256:… of the content
 }
 
-// Error says what is wrong with a skill.
+// Error describes a problem with a skill.
 type Error struct {
-	Line    int // of SKILL.md, from 1; 0 = the file or the folder as a whole
+	Line    int // line of SKILL.md, from 1; 0 for the whole file or folder
 	Message string
 }
 
@@ -98,51 +92,47 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", FileName, e.Line, e.Message)
 }
 
-// Why a skill is off, or a name that was asked for adds none to a [Set]. Others may have
-// reasons of their own.
+// Reasons why a skill is off, or why a requested name adds no skill to a [Set]. Other packages may define more.
 const (
-	ReasonBroken     = "broken"     // it cannot be read, or breaks the convention or a bound
-	ReasonShadowed   = "shadowed"   // a folder before has a skill of this name
+	ReasonBroken     = "broken"     // it cannot be read, or violates the convention or a bound
+	ReasonShadowed   = "shadowed"   // an earlier folder has a skill of this name
 	ReasonDisabled   = "disabled"   // enabled: false in the front matter
 	ReasonUnapproved = "unapproved" // its content has not been reviewed
 	ReasonUnknown    = "unknown"    // there is no skill of this name
-	ReasonRepeated   = "repeated"   // asked for twice; it counts once
-	ReasonTooMany    = "too_many"   // more are asked for than a run may have
+	ReasonRepeated   = "repeated"   // requested twice; it is used once
+	ReasonTooMany    = "too_many"   // more skills are requested than a run may have
 )
 
 var namePattern = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// ValidName reports whether a skill may have this name: 1 to 64 of the characters
-// a-z, 0-9 and -, with no hyphen at either end and no two in a row. So no two
-// names can look alike.
+// ValidName reports whether name is valid for a skill: 1 to 64 of the characters a-z, 0-9 and -,
+// without a hyphen at either end or two in a row. So no two names look alike.
 func ValidName(name string) bool { return len(name) <= maxNameBytes && namePattern.MatchString(name) }
 
-// Set is the effective skills of a run: enabled, present, approved, each once
-// (N16). The zero value, and nil, is no skill and no restriction.
+// Set is the effective skills of a run: enabled, present, approved, each once (N16). The zero value and
+// nil contain no skills and restrict nothing.
 type Set struct {
 	skills []*Skill
-	// withheld is set if a skill was asked for that does not count.
+	// withheld is set if a requested skill is not in the set.
 	withheld bool
 }
 
-// maxAsked bounds the names that a run may ask for.
+// maxAsked bounds the names that a run may request.
 const maxAsked = 1000
 
-// Off says why a name that was asked for adds no skill to a [Set].
+// Off is a requested name that adds no skill to a [Set], with the reason.
 type Off struct {
-	Name    string // as [ShownName] has it
+	Name    string // in the form of [ShownName]
 	Reason  string
 	Message string
 }
 
-// Choose chooses the skills of a run by name, in the order given, and says why one that
-// was asked for is not among them. find returns the skill that has a name; nil = none.
-// One that has a [Skill.Reason] is off, and so is one whose content reviewed does not
-// confirm; nil confirms none.
+// Choose selects the skills of a run by name, in the order of names, and returns the requested names that were not
+// selected with their reasons. find returns the skill with a name, or nil. A skill with a [Skill.Reason] is off,
+// and so is one whose content reviewed does not confirm; if reviewed is nil, none is confirmed.
 //
-// What one that is missing, not reviewed or broken would have taken away is not known:
-// it leaves the run without tools (contract §6). One that is switched off in its own
-// front matter counts as not there (N16).
+// The restrictions of a skill that is missing, not reviewed or broken are unknown, so it leaves the run without
+// tools. A skill that is disabled in its own front matter is treated as absent (N16).
 func Choose(names []string, find func(name string) *Skill, reviewed func(*Skill) bool) (set Set, off []Off) {
 	if len(names) > maxAsked {
 		names, set.withheld = names[:maxAsked], true
@@ -178,7 +168,7 @@ func Choose(names []string, find func(name string) *Skill, reviewed func(*Skill)
 	return set, off
 }
 
-// Skills returns the skills of the set, in the order that was asked for.
+// Skills returns the skills of the set, in the requested order.
 func (s *Set) Skills() []*Skill {
 	if s == nil {
 		return nil
@@ -186,7 +176,7 @@ func (s *Set) Skills() []*Skill {
 	return slices.Clone(s.skills)
 }
 
-// With returns the set with more skills to read. They neither narrow nor grant.
+// With returns the set with additional skills that can be read. They neither restrict nor grant.
 func (s *Set) With(more []*Skill) Set {
 	return Set{skills: append(s.Skills(), more...), withheld: s.withheld}
 }
@@ -200,7 +190,7 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Skill returns a skill of the set by its name; nil = the set does not have it.
+// Skill returns a skill of the set by its name, or nil.
 func (s *Set) Skill(name string) *Skill {
 	for _, one := range s.Skills() {
 		if one.Name == name {
@@ -210,10 +200,10 @@ func (s *Set) Skill(name string) *Skill {
 	return nil
 }
 
-// AllowedTools returns what the skills allow, in the canonical form that
-// [ParseEntry] reads (N15): nil if none declares allowed-tools, which restricts
-// nothing, else the union, sorted; empty = no tools, also if a skill that was asked for
-// does not count. Every skill of the set counts, whatever [Set.Text] had room for.
+// AllowedTools returns the entries that the skills allow, in the canonical form that [ParseEntry]
+// parses (N15). It returns nil if no skill declares allowed-tools, which restricts nothing; otherwise
+// the sorted union of them. An empty result means no tools, also if a requested skill is not in the
+// set. All skills of the set are included, even those for which [Set.Text] had no room.
 func (s *Set) AllowedTools() []string {
 	switch {
 	case s == nil:

@@ -8,25 +8,24 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// DefaultTextBytes is the usual budget of [Set.Text], in bytes.
+// DefaultTextBytes is the default budget of [Set.Text], in bytes.
 const DefaultTextBytes = 24_000
 
 const (
-	maxVariableBytes = 4096 // of a variable's value; what is longer is cut
-	maxListedFiles   = 20   // files of a skill that its text names
-	maxListedBytes   = 1024 // of their names
-	maxNote          = 512  // bytes of the note about what was cut
+	maxVariableBytes = 4096 // bytes of a variable's value; longer ones are cut
+	maxListedFiles   = 20   // files of a skill that its text lists
+	maxListedBytes   = 1024 // bytes of their names
+	maxNote          = 512  // bytes of the note about omitted skills
 )
 
-// variablePattern is ${name}, the name of a-z, 0-9, _, . and -; ${HOME} and the like are the
-// shell's, and stay.
+// variablePattern matches ${name}, with a name of a-z, 0-9, _, . and -. Shell variables such as ${HOME}
+// do not match.
 var variablePattern = lazyregexp.New(`\$\{([a-z][a-z0-9_.-]{0,63})\}`)
 
-// Expand returns the skill's text, cleaned as guard.Clean does, with the variables
-// that vars has replaced; the others stay as they are. A value is cleaned, cut at
-// 4 KiB, and not expanded again. A result of more than limit bytes is cut there.
+// Expand returns the skill's text, cleaned by guard.Clean, with the variables in vars substituted; other variables
+// are kept. A value is cleaned, cut at 4 KiB, and not expanded again. The result is cut at limit bytes.
 func (s *Skill) Expand(vars map[string]string, limit int) string {
-	// Cleaned and trimmed first, so that nothing that is not read takes room.
+	// Cleaned and trimmed first, so that removed text takes no room.
 	body := strings.Trim(guard.Clean(s.Body), "\r\n")
 	var b strings.Builder
 	from := 0
@@ -67,17 +66,16 @@ const (
 
 // Bounds of [List].
 const (
-	DefaultListBytes = 8000 // the usual budget
+	DefaultListBytes = 8000 // the default budget
 
 	maxListSkills = 100
 	maxListLine   = 400 // bytes of a description
 	minListLine   = 60
 )
 
-// List returns one line about each skill, for a model that may read them with read_skill,
-// in at most budget bytes, and how many of the skills are in it: the first ones. The text
-// is data, as that of [Set.Text]. The more skills there are, the less of a description is
-// shown. If no skill fits, the text is empty.
+// List returns one line about each skill, for a model that may read them with read_skill, in at most budget bytes,
+// and the number of skills in it: the first ones. The text is data, like that of [Set.Text]. The more skills there
+// are, the shorter are the descriptions. If no skill fits, the text is empty.
 func List(skills []*Skill, budget int) (text string, shown int) {
 	fence := len(guard.WrapUntrusted("skills", ""))
 	room := budget - len(ListLead+listUse+onlyData) - fence - 1
@@ -99,21 +97,18 @@ func List(skills []*Skill, budget int) (text string, shown int) {
 	return ListLead + listUse + onlyData + guard.WrapUntrusted("skills", strings.TrimSuffix(lines, "\n")) + "\n", shown
 }
 
-// Text returns what the model reads of the skills, of at most budget bytes (0 is
-// [DefaultTextBytes]), and the names of the skills that are not in it whole. vars
-// are the variables, such as workspace, user, date and agent.
+// Text returns the text of the skills for the model, of at most budget bytes (0 is [DefaultTextBytes]),
+// and the names of the skills that are not completely in it. vars are the variables, such as workspace,
+// user, date and agent.
 //
-// The text is data. It goes into the conversation, before or as part of the first
-// message of the user (toolcrib.RoleUser), never into the system text: a caller
-// that puts it there gives the author of a skill the voice of the operator (N26).
-// Each skill has a fence of its own, guard.WrapUntrusted with the source
-// skill:NAME, which nothing in it can end or fake, and marks of chat templates in
-// it are broken.
+// The text is data. It belongs in the conversation, before or as part of the first message of the user
+// (toolcrib.RoleUser), never in the system text: there, the author of a skill would speak for the
+// operator (N26). Each skill has a fence of its own, guard.WrapUntrusted with the source skill:NAME,
+// whose end the text cannot imitate, and marks of chat templates in it are escaped.
 //
-// Skills are cut from the end of the list, whole: once one does not fit, it and
-// all after it are named in a note, which says that read_skill has them. What is cut
-// changes nothing in [Set.AllowedTools]. A larger budget never shows less. With no
-// skills, or no room for the note, the text is empty.
+// Whole skills are omitted from the end: once one does not fit, it and all after it are named in a
+// note, which refers to read_skill. This does not change [Set.AllowedTools]. A larger budget never
+// shows less. Without skills, or without room for the note, the text is empty.
 func (s *Set) Text(budget int, vars map[string]string) (text string, cut []string) {
 	if s == nil || len(s.skills) == 0 {
 		return "", nil
@@ -121,7 +116,7 @@ func (s *Set) Text(budget int, vars map[string]string) (text string, cut []strin
 	if budget == 0 {
 		budget = DefaultTextBytes
 	}
-	whole, short, fit := preamble, preamble, 0 // short is what fits beside the note
+	whole, short, fit := preamble, preamble, 0 // short is the text that fits together with the note
 	for i, one := range s.skills {
 		if len(whole) <= budget {
 			whole += one.block(vars, budget) + "\n"
@@ -142,7 +137,7 @@ func (s *Set) Text(budget int, vars map[string]string) (text string, cut []strin
 	return short + note(cut), cut
 }
 
-// note says what is not in the text, in at most maxNote bytes.
+// note lists the omitted skills, in at most maxNote bytes.
 func note(cut []string) string {
 	const begin = "[For lack of room these skills are left out: "
 	const end = ". The tool read_skill, if you have it, has them.]\n"
@@ -153,14 +148,14 @@ func note(cut []string) string {
 	return begin + names + end
 }
 
-// block is the fenced text of a skill. What is far beyond the budget is not worked
-// out: the block is then longer than the budget, and cut.
+// block returns the fenced text of a skill. Text far beyond the budget is not processed: the block is
+// then longer than the budget and will be omitted.
 func (s *Skill) block(vars map[string]string, budget int) string {
 	body := s.Expand(vars, max(0, budget)+1)
 	return guard.WrapUntrusted("skill:"+s.Name, breakTokens(s.Description+"\n\n"+body)+s.listed())
 }
 
-// listed names the files beside SKILL.md.
+// listed lists the files in addition to SKILL.md.
 func (s *Skill) listed() string {
 	var names []string
 	bytes, more := 0, 0
@@ -184,12 +179,11 @@ func (s *Skill) listed() string {
 	return text + "]"
 }
 
-// chatMarks are what chat templates of common models take for the turn of another
-// role, where text is put into them unescaped.
+// chatMarks matches marks that chat templates of common models interpret as the turn of another role if
+// text is inserted without escaping.
 var chatMarks = lazyregexp.New(`(?i)<\|[a-z_]|<<\s*/?\s*sys\s*>>|\[\s*/?\s*inst\s*\]|</?(?:system|assistant|user|start_of_turn|end_of_turn)\b|</?s>|</?tool_call\b`)
 
-// breakTokens writes such marks so that they are plain text: their first character
-// as an entity. It changes nothing twice.
+// breakTokens escapes such marks: their first character becomes an entity. It is idempotent.
 func breakTokens(text string) string {
 	if !chatMarks.MatchString(text) {
 		return text

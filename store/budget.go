@@ -223,7 +223,7 @@ func (s *Spending) resets(month bool) time.Time {
 // because its process died in between.
 const ReservationGrace = 5 * time.Minute
 
-// ErrReservation says that a request must not be sent, because its reservation is no longer valid.
+// ErrReservation reports that a request must not be sent, because its reservation is no longer valid.
 var ErrReservation = errors.New("the budget that was reserved for this request has expired, because it was not sent in time or the clock was set back; resume the run")
 
 // Meter assigns the usage of a run to models and days. The zero value is for a run without

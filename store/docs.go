@@ -171,7 +171,7 @@ func (d *docs) unlike(last toolcrib.Seq, each func(do func(Doc) error) error) er
 	return err
 }
 
-// OverrideKind says what an override is about.
+// OverrideKind is the kind of the subject of an override.
 type OverrideKind string
 
 const (

@@ -59,8 +59,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// SessionBusyError says that a session has a run that has not ended; it can have only one at a
-// time. It is a conflict.
+// SessionBusyError reports that a session has a run that has not ended; it can have only one at a time.
+// It is a conflict.
 type SessionBusyError struct {
 	Session toolcrib.SessionID
 	Run     toolcrib.RunID // run that has not ended
@@ -78,7 +78,7 @@ func (e *SessionBusyError) Unwrap() error { return toolcrib.ErrConflict }
 // OnceAge is how long a key ([journal.RunStarted.Once]) belongs to the run that began with it.
 const OnceAge = 24 * time.Hour
 
-// OnceError says that an earlier run began with the same key. It is a conflict.
+// OnceError reports that an earlier run began with the same key. It is a conflict.
 type OnceError struct {
 	Run  toolcrib.RunID // earlier run
 	Same bool           // whether both requests were the same
@@ -122,7 +122,7 @@ type VerifiedAll struct {
 // MaxProblems bounds the problems that are reported at once.
 const MaxProblems = 100
 
-// ChainError says that stored data was changed from outside, and where.
+// ChainError reports that stored data was changed from outside, and where.
 type ChainError struct {
 	Run  toolcrib.RunID `json:"run_id"` // SystemChain for the system journal; "" if no run is concerned
 	Seq  toolcrib.Seq   `json:"seq"`    // first event that is wrong; 0 if no event is

@@ -33,7 +33,7 @@ const maxExportLine = 256 << 20
 // exportPurpose is the purpose of the key that seals an export; see [Keys.Derive].
 const exportPurpose = "audit export"
 
-// ExportOptions chooses what is exported.
+// ExportOptions selects the data to export.
 type ExportOptions struct {
 	// Since excludes runs that ended earlier. The system journal is always exported completely.
 	Since time.Time

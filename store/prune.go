@@ -49,9 +49,8 @@ func (o PruneOptions) Check() error {
 	return nil
 }
 
-// OpenRunError says that a run cannot be pruned because it or a run above it has not ended. A run
-// continues from the journals of the runs below it: without them it would repeat work, or never
-// end. It is a conflict.
+// OpenRunError reports that a run cannot be pruned because it or a run above it has not ended. A run continues from
+// the journals of the runs below it: without them it would repeat work, or never end. It is a conflict.
 type OpenRunError struct {
 	Run    toolcrib.RunID // run to be pruned
 	Open   toolcrib.RunID // run that has not ended: Run, or the topmost one above it
@@ -79,7 +78,7 @@ func (e *OpenRunError) Error() string {
 // Unwrap makes the error [toolcrib.ErrConflict].
 func (e *OpenRunError) Unwrap() error { return toolcrib.ErrConflict }
 
-// PruneResult is what was pruned.
+// PruneResult reports the removed data.
 type PruneResult struct {
 	Runs     []toolcrib.RunID `json:"runs"`
 	Events   int              `json:"events"`   // number of events whose content was removed
@@ -121,7 +120,7 @@ const DefaultRetentionRuns = 200
 type Retention struct {
 	Runs    time.Duration // age at which runs, and sessions left without runs, are removed; 0 means never
 	Content time.Duration // age at which the content of runs is removed; 0 means never
-	Max     int           // runs pruned in one call, exceeded only by sub-runs of the last; 0 means DefaultRetentionRuns
+	Max     int           // runs pruned in one call, apart from sub-runs of the last; 0 means DefaultRetentionRuns
 }
 
 // RetentionBy is the actor recorded in the system journal for pruning by age.
@@ -135,7 +134,7 @@ func (r Retention) Check() error {
 	return nil
 }
 
-// RetentionResult is what was pruned. Removed data is overwritten in the database file, but
+// RetentionResult reports the removed data. Removed data is overwritten in the database file, but
 // copies may stay in unused parts of pages until Prune rewrites the file.
 type RetentionResult struct {
 	Removed  []toolcrib.RunID     `json:"removed"`
@@ -149,7 +148,7 @@ type RetentionResult struct {
 // Imported is a run of another store, as it was exported there.
 type Imported struct {
 	Run      toolcrib.RunID
-	By       string           // who imports it
+	By       string           // user who imports it
 	Events   []toolcrib.Event // with their original hashes
 	Contents map[string][]byte
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// runTree holds, by run, which run its journal names as its parent and which runs as its children.
+// runTree maps each run to the parent and the children that its journal names.
 type runTree map[toolcrib.RunID]*treeNode
 
 type treeNode struct {

@@ -1,8 +1,8 @@
-// Package store holds what the stores of runs have in common: the projection of
-// a run ([RunRecord], [Project]), filters, overrides, system events and errors.
-// It is pure: the databases are in the packages below it.
+// Package store defines the store of runs and the parts that all implementations share: the projection of a run
+// ([RunRecord], [Project]), filters, overrides, system events and errors. It performs no input or output: the
+// databases are in the packages below it.
 //
-// All of it follows from the journal: a record can be rebuilt from the events of its run at any time.
+// All stored state follows from the journal: a record can be rebuilt from the events of its run at any time.
 package store
 
 import (
@@ -56,7 +56,7 @@ type Runs interface {
 	// FindRun returns the run whose ID is prefix, or the only one whose ID begins with it; "run_"
 	// may be left out. If several do, the error is an [*AmbiguousError].
 	FindRun(ctx context.Context, prefix string) (RunRecord, error)
-	// Runs returns a page of the runs that fit, newest first.
+	// Runs returns a page of the runs that match, newest first.
 	Runs(ctx context.Context, f Filter) (Page, error)
 	// OpenRuns returns how many runs have not ended, by status.
 	OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
@@ -135,7 +135,7 @@ type SystemJournal interface {
 	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
 }
 
-// Keeping is pruning, import and backup.
+// Keeping is the part of a store for pruning, import and backup.
 type Keeping interface {
 	// Prune removes runs, or their content, together with their sub-runs.
 	Prune(ctx context.Context, o PruneOptions) (PruneResult, error)

@@ -36,7 +36,7 @@ const (
 	MaxUsageRuns = 5000
 )
 
-// UsageQuery chooses what is summed up.
+// UsageQuery selects the usage to sum up.
 type UsageQuery struct {
 	By UsageBy
 	// Since and Until are times on the first and the last day (UTC) to be included; zero means no bound.

@@ -12,11 +12,10 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// maxValues bounds the values of a label that configuration, tools or models name; the rest is
-// other.
+// maxValues bounds the values of a label that configuration, tools or models name; further values become other.
 const maxValues = 200
 
-// Metrics count what runs do in this process.
+// Metrics count events of the runs in this process.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -33,13 +32,13 @@ type Metrics struct {
 	agents, models, names bounded
 }
 
-// seconds are the buckets of what takes from milliseconds to minutes.
+// seconds are the buckets of durations from milliseconds to minutes.
 var seconds = []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// long are the buckets of what takes up to days.
+// long are the buckets of durations up to days.
 var long = []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 72 * 3600}
 
-// NewMetrics makes metrics, among them those of the process.
+// NewMetrics returns metrics, including those of the process.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
 	count := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -96,7 +95,7 @@ func (m *Metrics) Reloaded(ok bool) {
 	m.reloaded.Set(now)
 }
 
-// bounded are the values of a label that are told apart.
+// bounded is a bounded set of values of a label.
 type bounded struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -118,7 +117,7 @@ func (b *bounded) of(value string) string {
 	return value
 }
 
-// count counts an event. What was not run may have any name.
+// count counts an event. A call that was not executed may have any name.
 func (m *Metrics) count(r *run, e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:

@@ -6,7 +6,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// The names of this project that spans have beside those of OpenTelemetry's conventions for generative AI.
+// The names of attributes in spans that are not part of OpenTelemetry's conventions for generative AI.
 const (
 	opAgent = "invoke_agent"
 	opChat  = "chat"
@@ -32,9 +32,8 @@ const (
 	keyKind      = attribute.Key("toolcrib.approval.kind")
 )
 
-// layers group the reasons for which a call is refused or asked about: what is wrong with the
-// call itself, who may have the tool, what the policy says of this call, limits, and a
-// person's decision.
+// layers group the reasons for which a call is refused or asked about: the call itself, access to the
+// tool, the policy, limits, and a person's decision.
 var layers = map[toolcrib.Reason]string{
 	toolcrib.ReasonParseError: "call", toolcrib.ReasonDuplicateCallID: "call",
 	toolcrib.ReasonInvalidArguments: "call",
@@ -58,7 +57,7 @@ var layers = map[toolcrib.Reason]string{
 	toolcrib.ReasonApprovalDenied: "person",
 }
 
-// layerOf is the layer of a reason.
+// layerOf returns the layer of a reason.
 func layerOf(r toolcrib.Reason) string {
 	if layer := layers[r]; layer != "" {
 		return layer
@@ -66,5 +65,5 @@ func layerOf(r toolcrib.Reason) string {
 	return other
 }
 
-// other stands for all values beyond those that are told apart.
+// other replaces all values that do not fit in a bounded set.
 const other = "other"

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// otlp sends spans to a collector by OTLP over HTTP with protobuf. The exporter of
-// OpenTelemetry for that brings gRPC with it, which is 3 MB of a binary that never speaks it.
+// otlp sends spans to a collector by OTLP over HTTP with protobuf. OpenTelemetry's own exporter would
+// add gRPC, 3 MB of code that is never used.
 type otlp struct {
 	client   *http.Client
 	address  string
@@ -30,14 +30,14 @@ type otlp struct {
 }
 
 const (
-	otlpTimeout = 10 * time.Second // of one attempt, unless the environment says another
+	otlpTimeout = 10 * time.Second // of one attempt, unless the environment sets another
 	otlpTries   = 3
-	otlpPause   = time.Second // before the second attempt, then twice that
+	otlpPause   = time.Second // before the second attempt, then doubled
 	maxHeaders  = 100
 )
 
-// newOTLP reads where to send spans, and how: endpoint, else the OTEL_EXPORTER_OTLP_ variables
-// of the specification, those for traces first.
+// newOTLP reads the address and options for sending spans: endpoint, otherwise the OTEL_EXPORTER_OTLP_
+// variables of the specification, with those for traces first.
 func newOTLP(endpoint string, env func(string) string) (*otlp, error) {
 	get := func(name string) string {
 		return strings.TrimSpace(cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_"+name), env("OTEL_EXPORTER_OTLP_"+name)))
@@ -45,7 +45,7 @@ func newOTLP(endpoint string, env func(string) string) (*otlp, error) {
 	if p := get("PROTOCOL"); p != "" && p != "http/protobuf" {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not supported, only http/protobuf", p)
 	}
-	address := env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") // is used as it is
+	address := env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") // used unchanged
 	if endpoint != "" || address == "" {
 		address = cmp.Or(endpoint, env("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318")
 		if address = strings.TrimSuffix(address, "/"); !strings.HasSuffix(address, "/v1/traces") {
@@ -58,7 +58,7 @@ func newOTLP(endpoint string, env func(string) string) (*otlp, error) {
 	}
 	o := &otlp{header: http.Header{"Content-Type": {"application/x-protobuf"}}, compress: get("COMPRESSION") == "gzip"}
 	if u.User != nil {
-		password, _ := u.User.Password() // "" = none
+		password, _ := u.User.Password() // "" if none
 		r := http.Request{Header: o.header}
 		r.SetBasicAuth(u.User.Username(), password)
 		u.User = nil
@@ -91,7 +91,7 @@ func newOTLP(endpoint string, env func(string) string) (*otlp, error) {
 	return o, nil
 }
 
-// otlpTLS reads who the collector may be, and who we are; nil = as the system has it.
+// otlpTLS returns the TLS settings for these files, or nil for the defaults.
 func otlpTLS(authority, cert, key string) (*tls.Config, error) {
 	if authority == "" && cert == "" {
 		return nil, nil
@@ -125,9 +125,9 @@ func (o *otlp) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements [otlptrace.Client]. A collector that is overloaded is asked again.
+// UploadTraces implements [otlptrace.Client]. It retries if the collector is overloaded.
 func (o *otlp) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// A TracesData is encoded as an ExportTraceServiceRequest is.
+	// TracesData has the same encoding as ExportTraceServiceRequest.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func (o *otlp) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans)
 	if o.compress {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
-		_, _ = w.Write(body) // into memory
-		_ = w.Close()        // into memory, too
+		_, _ = w.Write(body) // memory writes never fail
+		_ = w.Close()        // likewise
 		body = b.Bytes()
 	}
 	for try, pause := 1, otlpPause; ; try, pause = try+1, 2*pause {
@@ -152,10 +152,10 @@ func (o *otlp) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans)
 	}
 }
 
-// maxRetryAfter bounds how long a collector may have us wait.
+// maxRetryAfter bounds the delay that a collector can ask for.
 const maxRetryAfter = 10 * time.Second
 
-// send makes one attempt. wait is after how long another makes sense; < 0 = it makes none.
+// send makes one attempt. wait is the delay before the next; if negative, another attempt is useless.
 func (o *otlp) send(ctx context.Context, body []byte) (wait time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, o.address, bytes.NewReader(body))
 	if err != nil {
@@ -171,7 +171,7 @@ func (o *otlp) send(ctx context.Context, body []byte) (wait time.Duration, err e
 	}
 	defer res.Body.Close()
 	const most = 64 << 10
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, most)) // so that the connection is kept
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, most)) // keeps the connection alive
 	switch res.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return 0, nil

@@ -18,10 +18,10 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// The spans of a run have IDs that follow from those of the journal, so that they belong
-// together whichever processes drove the run, and a span that two of them make is one.
+// The IDs of a run's spans are derived from those of the journal: they belong together even if several
+// processes drive the run, and a span that two of them create is the same.
 
-// traceOf is the trace of a run and of all runs below it.
+// traceOf returns the ID of the trace of a run tree.
 func traceOf(top toolcrib.RunID) (id trace.TraceID) {
 	sum := sha256.Sum256([]byte("trace\x00" + top))
 	copy(id[:], sum[:])
@@ -34,23 +34,23 @@ func spanOf(run toolcrib.RunID, what ...string) (id trace.SpanID) {
 	return id
 }
 
-// maxDepth bounds how many runs are looked at above one.
+// maxDepth bounds the ancestors of a run that are read.
 const maxDepth = 16
 
-// traced is the span of a run that is on its way; Span is nil if none was begun.
+// traced is the span of an unfinished run. Span is nil if it was not begun.
 type traced struct {
 	trace.Span
 	top toolcrib.RunID
-	ctx context.Context // of the spans in it
+	ctx context.Context // context for its child spans
 }
 
-// failed marks a span as failed; kind is of a few.
+// failed marks a span as failed. kind must be from a small set.
 func failed(s trace.Span, kind, text string) {
 	s.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	s.SetStatus(codes.Error, text)
 }
 
-// trace makes spans of an event.
+// trace creates spans for an event.
 func (r *run) trace(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	if b, ok := e.Body.(*journal.RunStarted); ok {
 		r.begins(ctx, j, b)
@@ -98,14 +98,14 @@ func (r *run) trace(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	}
 }
 
-// end sends a span, unless that was done when it happened.
+// end sends a span, unless it was sent when it happened.
 func (r *run) end(s trace.Span, at time.Time) {
 	if !r.past {
 		s.End(trace.WithTimestamp(at))
 	}
 }
 
-// begins begins the span of a run. It is sent when the run ends, whoever drives it then.
+// begins begins the span of a run. It is sent when the run ends, even by another process.
 func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStarted) {
 	t := r.o.Traces
 	r.traced.top = r.id
@@ -143,7 +143,7 @@ func (r *run) begins(ctx context.Context, j toolcrib.Journal, b *journal.RunStar
 		opAgent+" "+b.Agent.Name, trace.SpanKindInternal, traceOf(r.traced.top), spanOf(r.id), r.began, attributes)
 }
 
-// topOf is the run at the top of a run.
+// topOf returns the topmost run above a run.
 func (o *Observer) topOf(ctx context.Context, j toolcrib.Journal, id toolcrib.RunID) toolcrib.RunID {
 	for range maxDepth {
 		o.mu.Lock()
@@ -167,7 +167,7 @@ func (o *Observer) topOf(ctx context.Context, j toolcrib.Journal, id toolcrib.Ru
 	return id
 }
 
-// span makes a span inside that of the run.
+// span creates a child of the run's span.
 func (r *run) span(name string, kind trace.SpanKind, id trace.SpanID, from time.Time,
 	attributes ...attribute.KeyValue,
 ) trace.Span {
@@ -176,12 +176,12 @@ func (r *run) span(name string, kind trace.SpanKind, id trace.SpanID, from time.
 	return s
 }
 
-// asked is which model is asked.
+// asked returns the attributes of the requested model.
 func asked(m *journal.ModelInfo) []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.GenAIRequestModel(m.ID), semconv.GenAIProviderNameKey.String(m.Provider)}
 }
 
-// spent is what was used.
+// spent returns the attributes of usage.
 func spent(input, cached, output int64, cost float64, estimated bool) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		semconv.GenAIUsageInputTokens(int(input)), semconv.GenAIUsageCacheReadInputTokens(int(cached)),
@@ -189,7 +189,7 @@ func spent(input, cached, output int64, cost float64, estimated bool) []attribut
 	}
 }
 
-// chat makes the span of the request that is on its way.
+// chat creates the span of the current request.
 func (r *run) chat() trace.Span {
 	q, m := r.request, r.model()
 	s := r.span(opChat+" "+m.ID, trace.SpanKindClient,
@@ -237,8 +237,8 @@ func (r *run) chatFailed(at time.Time, b *journal.ModelFailed) {
 	r.end(s, at)
 }
 
-// executes begins the span of a call. The name of one that did not run is any text of a model, and no
-// name of a span.
+// executes begins the span of a call. If the call did not run, its name is arbitrary text of a model,
+// which is not used as the name of the span.
 func (r *run) executes(c *call, ran bool) {
 	name, t := opTool, r.o.Traces
 	if ran {
@@ -252,14 +252,14 @@ func (r *run) executes(c *call, ran bool) {
 	}
 }
 
-// executed ends the span of a call, also of one that was refused.
+// executed ends the span of a call, including a refused one.
 func (r *run) executed(at time.Time, c *call, b *journal.ToolResult) {
 	took := time.Duration(b.DurationMS) * time.Millisecond
 	if c.began.IsZero() {
 		c.began = at.Add(-took)
 		r.executes(c, false)
 	} else if ended := c.began.Add(took); took > 0 && ended.Before(at) {
-		at = ended // its result waited for those before it
+		at = ended // the result waited for earlier results
 	}
 	c.span.SetAttributes(keyResulted.String(string(b.Status)))
 	if b.Status != toolcrib.ResultOK {
@@ -275,7 +275,7 @@ func (r *run) executed(at time.Time, c *call, b *journal.ToolResult) {
 	r.end(c.span, at)
 }
 
-// judged makes the spans of verdicts. That of a question ends with its answer.
+// judged creates the spans of verdicts. The span of a question ends with its answer.
 func (r *run) judged(at time.Time, b *journal.Verdicts) {
 	for i := range b.Verdicts {
 		v := &b.Verdicts[i]
@@ -307,13 +307,13 @@ func (r *run) decision(tool, callID string, from time.Time) trace.Span {
 		t.label(semconv.GenAIToolNameKey, tool), t.label(semconv.GenAIToolCallIDKey, callID))
 }
 
-// answered makes the spans of what a person was asked about.
+// answered creates the spans of a person's decisions.
 func (r *run) answered(at time.Time, b *journal.ConfirmationResolved) {
 	for i := range r.asked.Calls {
 		item := &r.asked.Calls[i]
 		decided := b.Of(item.ID).Decision
 		if decided == "" {
-			continue // it is still open
+			continue // still open
 		}
 		s := r.decision(item.Name, item.ID, r.askedAt)
 		s.SetAttributes(keyDecision.String(decided), keyBy.String(b.By), keyApproval.String(b.ApprovalID),
@@ -332,7 +332,7 @@ func (r *run) over(at time.Time, status toolcrib.Status, stop toolcrib.StopReaso
 	r.end(r.traced, at)
 }
 
-// messages are messages in the form of the conventions.
+// messages encodes messages as the conventions require.
 func messages(list []toolcrib.Message) string {
 	type message struct {
 		Role  string          `json:"role"`
@@ -372,7 +372,7 @@ func parts(list []toolcrib.Part) string {
 func encoded(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return "" // no value of the journal
+		return "" // not a value of the journal
 	}
 	return string(text)
 }

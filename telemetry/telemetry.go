@@ -1,6 +1,6 @@
-// Package telemetry makes traces (OpenTelemetry) and metrics (Prometheus) of the events that
-// runs append to their journals. It hears what was written down, and nothing waits for it: what
-// it cannot send is lost, never a run.
+// Package telemetry derives traces (OpenTelemetry) and metrics (Prometheus) from the events that runs
+// append to their journals. It observes events after they are stored, and nothing waits for it: what it
+// cannot send is lost, but runs are not affected.
 package telemetry
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// maxRuns bounds the runs that are remembered; of those beyond, the journal is read again.
+// maxRuns bounds the runs whose state is in memory; the state of others is read from their journals again.
 const maxRuns = 10_000
 
-// rebuildTimeout bounds how long a journal is read of a run that is not remembered.
+// rebuildTimeout bounds the time for reading the journal of such a run.
 const rebuildTimeout = 5 * time.Second
 
-// Observer hears the events of runs. Its zero value hears nothing.
+// Observer observes the events of runs. Its zero value does nothing.
 type Observer struct {
-	Traces  *Traces  // nil = no spans are made
-	Metrics *Metrics // nil = nothing is counted
+	Traces  *Traces  // if nil, no spans are created
+	Metrics *Metrics // if nil, nothing is counted
 	Log     *slog.Logger
 
 	mu   sync.Mutex
 	runs map[toolcrib.RunID]*run
-	// calledBy says which call of which run a child run answers, until it ends.
+	// calledBy maps child runs to the calls that they answer, until they end.
 	calledBy map[toolcrib.RunID]caller
 }
 
@@ -39,8 +39,7 @@ type caller struct {
 	call string
 }
 
-// Journal returns j, with what is appended to it heard. j must be the journal that runs are
-// driven with.
+// Journal returns j with its appended events observed. Runs must be driven with the result.
 func (o *Observer) Journal(j toolcrib.Journal) toolcrib.Journal {
 	if o == nil || o.Traces == nil && o.Metrics == nil {
 		return j
@@ -59,7 +58,7 @@ func (j *observed) Append(ctx context.Context, id toolcrib.RunID, after toolcrib
 ) error {
 	if err := j.Journal.Append(ctx, id, after, events...); err != nil {
 		if !errors.Is(err, journal.ErrUnread) {
-			j.o.forget(id) // somebody else drives it
+			j.o.forget(id) // another process drives it
 		}
 		return err
 	}
@@ -67,7 +66,7 @@ func (j *observed) Append(ctx context.Context, id toolcrib.RunID, after toolcrib
 	return nil
 }
 
-// hear makes spans and counts of events that were appended. A fault in it costs no run.
+// hear observes events that were appended. A panic in it does not affect the run.
 func (o *Observer) hear(ctx context.Context, j toolcrib.Journal, id toolcrib.RunID, after toolcrib.Seq,
 	events []toolcrib.Event,
 ) {
@@ -103,7 +102,7 @@ func leaves(b toolcrib.Body) bool {
 	return false
 }
 
-// known is what is remembered of a run up to an event; nil = nothing.
+// known returns the state of a run after an event, or nil if it is not in memory.
 func (o *Observer) known(id toolcrib.RunID, after toolcrib.Seq) *run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,8 +112,8 @@ func (o *Observer) known(id toolcrib.RunID, after toolcrib.Seq) *run {
 	return nil
 }
 
-// rebuilt reads what happened in a run so far, which is neither sent nor counted; nil = its
-// journal cannot be read.
+// rebuilt restores the state of a run from its journal; these events are neither sent nor counted. It
+// returns nil if the journal cannot be read.
 func (o *Observer) rebuilt(ctx context.Context, j toolcrib.Journal, id toolcrib.RunID, after toolcrib.Seq) *run {
 	r := &run{o: o, id: id, seq: after, calls: map[string]*call{}}
 	if after > 0 {
@@ -138,7 +137,7 @@ func (o *Observer) rebuilt(ctx context.Context, j toolcrib.Journal, id toolcrib.
 	return r
 }
 
-// with is a map with one more value. Others make room for it.
+// with adds a value to a map, and removes others if it is full.
 func with[V any](m map[toolcrib.RunID]V, id toolcrib.RunID, v V) map[toolcrib.RunID]V {
 	if m == nil {
 		m = map[toolcrib.RunID]V{}
@@ -159,35 +158,35 @@ func (o *Observer) forget(id toolcrib.RunID) {
 	delete(o.runs, id)
 }
 
-// run is what is remembered of a run while it is driven here. Only its driver uses it.
+// run is the state of a run that is driven here. Only its driver uses it.
 type run struct {
 	o    *Observer
 	id   toolcrib.RunID
-	seq  toolcrib.Seq // of the last event that was heard
-	past bool         // what is heard was heard before
+	seq  toolcrib.Seq // last event
+	past bool         // the events were observed before
 
 	agent   string
 	began   time.Time
 	models  []journal.ModelInfo
-	request *journal.ModelRequest // that has no reply yet; nil = none
+	request *journal.ModelRequest // request without a reply yet, or nil
 	sent    time.Time
-	reply   *journal.Message // that is not settled yet; nil = none
+	reply   *journal.Message // reply without usage yet, or nil
 	replied time.Time
-	calls   map[string]*call // that have no result yet
+	calls   map[string]*call // calls without a result yet
 	asked   *journal.ConfirmationRequired
 	askedAt time.Time
 
 	traced traced
 }
 
-// call is a call of a tool that has no result yet.
+// call is a call of a tool without a result yet.
 type call struct {
 	journal.ToolCall
-	began time.Time // zero = it has not begun
+	began time.Time // zero until it has begun
 	span  trace.Span
 }
 
-// hear takes in one event.
+// hear observes one event.
 func (r *run) hear(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	r.learn(e)
 	if m := r.o.Metrics; m != nil && !r.past {
@@ -199,7 +198,7 @@ func (r *run) hear(ctx context.Context, j toolcrib.Journal, e toolcrib.Event) {
 	r.drop(e)
 }
 
-// learn notes what an event begins.
+// learn records an activity that an event begins.
 func (r *run) learn(e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.RunStarted:
@@ -228,7 +227,7 @@ func (r *run) learn(e toolcrib.Event) {
 	}
 }
 
-// drop forgets what an event ends. What a decision leaves open is asked on.
+// drop removes an activity that an event ends. A partial decision leaves the question open.
 func (r *run) drop(e toolcrib.Event) {
 	switch b := e.Body.(type) {
 	case *journal.ModelFailed:
@@ -248,12 +247,12 @@ func (r *run) drop(e toolcrib.Event) {
 	}
 }
 
-// answers reports whether this decides what was asked last.
+// answers reports whether b resolves the last question.
 func (r *run) answers(b *journal.ConfirmationResolved) bool {
 	return r.asked != nil && r.asked.ApprovalID == b.ApprovalID
 }
 
-// model is the model of the request that is on its way.
+// model returns the model of the current request.
 func (r *run) model() journal.ModelInfo {
 	if r.request == nil || r.request.Model < 0 || r.request.Model >= len(r.models) {
 		return journal.ModelInfo{Ref: other, ID: other, Provider: other}

@@ -19,22 +19,22 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Bounds of what is sent.
+// Bounds of the sent data.
 const (
 	maxText   = 32 << 10 // bytes of an attribute with content
 	flushTime = 2 * time.Second
-	sayEvery  = time.Minute // how often it is logged that spans cannot be sent
+	sayEvery  = time.Minute // interval of logging that spans cannot be sent
 )
 
-// TraceOptions say where traces go.
+// TraceOptions are the options of [OpenTraces].
 type TraceOptions struct {
-	// Endpoint is telemetry.otlp; "" = what the environment says (OTEL_EXPORTER_OTLP_ENDPOINT).
+	// Endpoint is telemetry.otlp. If "", the environment applies (OTEL_EXPORTER_OTLP_ENDPOINT).
 	Endpoint string
-	Content  bool // prompts, arguments and results are sent, too
+	Content  bool // also send prompts, arguments and results
 	Version  string
 	Log      *slog.Logger
-	Mask     *guard.Masker       // of what is sent with Content
-	Getenv   func(string) string // nil = os.Getenv
+	Mask     *guard.Masker       // masks data that is sent with Content
+	Getenv   func(string) string // if nil, os.Getenv
 }
 
 // Traces send spans to a collector, in the background.
@@ -45,8 +45,8 @@ type Traces struct {
 	mask     *guard.Masker
 }
 
-// Wanted reports whether traces are to be sent: the configuration or the environment names an
-// endpoint, and the environment does not turn them off.
+// Wanted reports whether traces are to be sent: the configuration or the environment names an endpoint,
+// and the environment does not disable them.
 func (o *TraceOptions) Wanted() bool {
 	env := o.env()
 	exporter := env("OTEL_TRACES_EXPORTER")
@@ -64,8 +64,8 @@ func (o *TraceOptions) env() func(string) string {
 	return o.Getenv
 }
 
-// OpenTraces begins to send spans as o and the OTEL_ variables of the environment say. It
-// connects to nobody yet.
+// OpenTraces starts to send spans according to o and the OTEL_ variables of the environment. It does
+// not connect yet.
 func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	client, err := newOTLP(o.Endpoint, o.env())
 	if err != nil {
@@ -90,7 +90,7 @@ func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	}, nil
 }
 
-// Close sends what waits, within a bounded time. What cannot be sent is logged, and lost.
+// Close sends pending spans, within a bounded time. Spans that cannot be sent are lost, which is logged.
 func (t *Traces) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
@@ -100,11 +100,11 @@ func (t *Traces) Close() error {
 	return nil
 }
 
-// complaints log what goes wrong with sending, now and then.
+// complaints logs errors of sending at intervals.
 type complaints struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	silent time.Time // until then
+	silent time.Time // do not log before
 }
 
 // Handle implements [otel.ErrorHandler].
@@ -117,7 +117,7 @@ func (c *complaints) Handle(err error) {
 	}
 }
 
-// start begins a span with an ID of ours; without a span in ctx it is the first of its trace.
+// start begins a span with a given ID. Without a span in ctx it is the first of its trace.
 func (t *Traces) start(ctx context.Context, name string, kind trace.SpanKind, of trace.TraceID, id trace.SpanID,
 	at time.Time, attributes []attribute.KeyValue,
 ) (context.Context, trace.Span) {
@@ -125,27 +125,27 @@ func (t *Traces) start(ctx context.Context, name string, kind trace.SpanKind, of
 		trace.WithSpanKind(kind), trace.WithTimestamp(at), trace.WithAttributes(attributes...))
 }
 
-// context is that of a span which another process may have begun: whether its trace is
-// sampled follows from the trace.
+// context returns the context of a span that another process may have begun: whether it is sampled
+// depends only on the trace.
 func (t *Traces) context(of trace.TraceID, id trace.SpanID) trace.SpanContext {
 	_, s := t.start(context.Background(), "", trace.SpanKindInternal, of, id, time.Now(), nil)
 	return s.SpanContext()
 }
 
-// text is an attribute with content.
+// text returns an attribute with content.
 func (t *Traces) text(key attribute.Key, content string) attribute.KeyValue {
 	return key.String(t.masked(content, maxText))
 }
 
-// maxLabel bounds what a model names, in bytes.
+// maxLabel bounds a name chosen by a model, in bytes.
 const maxLabel = 128
 
-// label is an attribute with a name that a model gives.
+// label returns an attribute with a name chosen by a model.
 func (t *Traces) label(key attribute.Key, name string) attribute.KeyValue {
 	return key.String(t.masked(guard.Visible(name), maxLabel))
 }
 
-// masked is content, masked and cut.
+// masked returns content after masking and truncation.
 func (t *Traces) masked(content string, most int) string {
 	if t.mask != nil {
 		content = t.mask.Mask(content)
@@ -153,8 +153,8 @@ func (t *Traces) masked(content string, most int) string {
 	return strings.ToValidUTF8(guard.Clip(content, most), "")
 }
 
-// why is the text of a failure: its kind, and its message only with content, since a provider may
-// repeat what it was sent.
+// why returns the text of a failure: its kind, and the message only with content, since a provider may
+// repeat the request in it.
 func (t *Traces) why(kind, message string) string {
 	if !t.content {
 		return kind
@@ -162,7 +162,7 @@ func (t *Traces) why(kind, message string) string {
 	return t.masked(message, maxText)
 }
 
-// given is a generator of IDs that hands out those that the journal gives.
+// given generates the IDs that the journal determines.
 type given struct{}
 
 type idsKey struct{}
@@ -174,7 +174,7 @@ type ids struct {
 
 // NewIDs implements [sdk.IDGenerator].
 func (given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	of, _ := ctx.Value(idsKey{}).(ids) // [Traces.start] set them
+	of, _ := ctx.Value(idsKey{}).(ids) // set by [Traces.start]
 	return of.trace, of.span
 }
 

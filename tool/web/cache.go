@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Cache keeps pages in memory, for the user who read them. The zero value is empty and can
-// be used; it is safe for use by many goroutines.
+// Cache keeps pages in memory, for the user who read them. The zero value is an empty cache. It is safe
+// for concurrent use by multiple goroutines.
 type Cache struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -21,12 +21,12 @@ const (
 	maxEntries  = 256
 	maxKept     = 32 << 20 // bytes of all pages
 	maxKeptPage = 8 << 20
-	// How long a page counts as fresh: at most, and if its server does not say.
+	// How long a page is fresh: at most, and by default if its server does not say.
 	maxFresh     = time.Hour
 	defaultFresh = 5 * time.Minute
 )
 
-// entry is a page that is kept. Only until and used change, under the lock of the cache.
+// entry is a cached page. Only until and used change, guarded by the cache's lock.
 type entry struct {
 	kept           page
 	etag, modified string
@@ -36,8 +36,8 @@ type entry struct {
 
 func key(r *request) string { return strconv.Quote(r.call.Principal.User) + " " + r.url.String() }
 
-// find returns the page that is kept for a request, if any, and whether it counts without
-// asking again. Today's lists must allow it, and all that redirected to it.
+// find returns the cached page for a request, if any, and whether it is fresh. The current lists must
+// allow the page and every address that redirected to it.
 func (c *Cache) find(r *request, f *fetcher) (e *entry, fresh bool) {
 	if c == nil || !cacheable(r) {
 		return nil, false
@@ -59,14 +59,14 @@ func (c *Cache) find(r *request, f *fetcher) (e *entry, fresh bool) {
 
 func cacheable(r *request) bool { return r.method == http.MethodGet && len(r.header) == 0 }
 
-// page is a copy of the page, marked as one from the cache.
+// page returns a copy of the page, marked as cached.
 func (e *entry) page() *page {
 	p := e.kept
 	p.cached = true
 	return &p
 }
 
-// validate asks the server whether the page is still as it was.
+// validate asks the server whether the page has changed.
 func (e *entry) validate(to http.Header) {
 	if e.etag != "" {
 		to.Set("If-None-Match", e.etag)
@@ -76,7 +76,7 @@ func (e *entry) validate(to http.Header) {
 	}
 }
 
-// renew notes that a page is still as it was.
+// renew records that a page has not changed.
 func (c *Cache) renew(e *entry, h http.Header) *page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *Cache) renew(e *entry, h http.Header) *page {
 	return e.page()
 }
 
-// put keeps a page.
+// put adds a page to the cache.
 func (c *Cache) put(r *request, p *page, h http.Header) {
 	until, keep := freshUntil(h)
 	if c == nil || !cacheable(r) || !keep || p.status != http.StatusOK || p.cut || len(p.data) > maxKeptPage {
@@ -118,8 +118,7 @@ func (c *Cache) drop(key string) {
 	}
 }
 
-// freshUntil reads how long a page may be used without asking again; keep is false if it
-// may not be kept (RFC 9111).
+// freshUntil returns the time until which a response is fresh. keep is false if it must not be cached (RFC 9111).
 func freshUntil(h http.Header) (until time.Time, keep bool) {
 	now, fresh := time.Now(), defaultFresh
 	if expires, err := http.ParseTime(h.Get("Expires")); err == nil {

@@ -20,24 +20,24 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// page is what was read of an address.
+// page is the response of an address.
 type page struct {
 	status      int
-	hops        []*url.URL // what was asked for, and where it redirected to; never empty
+	hops        []*url.URL // the requested address and those it redirected to; never empty
 	private     bool       // a connection to a private address was allowed
 	contentType string
-	location    string // of a redirect that was not followed
+	location    string // location of a redirect that was not followed
 	retryAfter  string
-	length      int64 // as the head says; -1 = it does not
+	length      int64 // value of Content-Length, or -1
 	data        []byte
-	cut         bool // data is not all
+	cut         bool // data is incomplete
 	cached      bool
 }
 
 func (p *page) url() *url.URL { return p.hops[len(p.hops)-1] }
 
-// get reads an address, from the cache if that may answer. A connection is made for each
-// hop, after the lists have been asked, and only to the address that was judged.
+// get reads an address, or returns it from the cache. It opens a connection for each hop, after
+// checking the lists, and only to the IP address that was checked.
 func (f *fetcher) get(ctx context.Context, r *request) (*page, error) {
 	private, err := f.may(r.url)
 	if err != nil {
@@ -83,7 +83,7 @@ func (f *fetcher) get(ctx context.Context, r *request) (*page, error) {
 	}
 }
 
-// redirected says of a refusal that it is about an address which another one leads to.
+// redirected adds to a refusal that the address was reached by a redirect.
 func redirected(from *url.URL, err error) error {
 	if made := (*toolcrib.ToolError)(nil); errors.As(err, &made) {
 		return toolcrib.Failf(made.Kind, "%s redirects to another address: %s", from.Host, made.Message)
@@ -91,7 +91,7 @@ func redirected(from *url.URL, err error) error {
 	return err
 }
 
-// send makes one request. Its connection is used for nothing else.
+// send sends one request, on a connection of its own.
 func (f *fetcher) send(
 	ctx context.Context, r *request, u *url.URL, private bool, known *entry,
 ) (*http.Response, error) {
@@ -107,7 +107,7 @@ func (f *fetcher) send(
 		return nil, err
 	}
 	for name, values := range r.header {
-		// Another host gets only what says how it is to answer.
+		// Another host gets only the headers that describe the wanted response.
 		if u.Host == r.url.Host && u.Scheme == r.url.Scheme || strings.HasPrefix(name, "Accept") {
 			request.Header[name] = values
 		}
@@ -126,8 +126,8 @@ func (f *fetcher) send(
 	return f.transport(u, private, f.deny).RoundTrip(request)
 }
 
-// transport makes connections for one request to one address. What counts is the address
-// that the socket is about to connect to, in deny as well.
+// transport returns a transport for one request to one address. The check applies to the IP address
+// that the socket is about to connect to, also for deny.
 func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout, Resolver: f.net.resolver,
@@ -144,7 +144,7 @@ func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Tra
 		},
 	}
 	t := &http.Transport{
-		Proxy:           nil, // that of the environment would connect in our place
+		Proxy:           nil, // a proxy of the environment would bypass the check
 		DialContext:     dialer.DialContext,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: headTimeout,
 		ResponseHeaderTimeout: headTimeout, MaxResponseHeaderBytes: 256 << 10, DisableCompression: true,
@@ -156,8 +156,8 @@ func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Tra
 	return t
 }
 
-// redirect returns where a response leads; nil = nowhere, and that of a write is not
-// followed: it was allowed for the address that it names.
+// redirect returns the target of a redirect, or nil. A redirect of a write is not followed: the write
+// was allowed for its own address.
 func redirect(r *request, from *url.URL, response *http.Response) (*url.URL, error) {
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
@@ -176,10 +176,10 @@ func redirect(r *request, from *url.URL, response *http.Response) (*url.URL, err
 	return next, nil
 }
 
-// resolve reads the address that another one leads to.
+// resolve returns the address of a redirect, resolved against from.
 func resolve(from *url.URL, location string) (*url.URL, error) {
 	scheme, _, whole := strings.Cut(location, "://")
-	if !whole || strings.ContainsAny(scheme, "/?#") { // the query of a relative one may hold an address
+	if !whole || strings.ContainsAny(scheme, "/?#") { // the query of a relative reference may contain a colon
 		ref, err := url.Parse(location)
 		if err != nil {
 			return nil, errors.New("it cannot be read")
@@ -189,12 +189,12 @@ func resolve(from *url.URL, location string) (*url.URL, error) {
 	return hosts.Parse(location)
 }
 
-// binary is a body that is not text.
+// binary is the error for a body that is not text.
 type binary struct{ what string }
 
 func (b *binary) Error() string { return "not text: " + b.what }
 
-// read reads a response. Binary data is not read.
+// read reads the body of a response, unless it is binary.
 func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	p.status, p.contentType = response.StatusCode, response.Header.Get("Content-Type")
 	p.location, p.retryAfter = response.Header.Get("Location"), response.Header.Get("Retry-After")
@@ -235,15 +235,15 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	return nil
 }
 
-// media is the media type in the head, without parameters.
+// media returns the media type of the response, without parameters.
 func (p *page) media() string {
-	media, _, _ := mime.ParseMediaType(p.contentType) // "" if it is not valid
+	media, _, _ := mime.ParseMediaType(p.contentType) // "" if invalid
 	return media
 }
 
 var binaryPattern = lazyregexp.New(`pdf|zip|msword|officedocument|ms-excel|ms-powerpoint|epub|x-tar|wasm`)
 
-// notText reports whether a media type is one of what is never text.
+// notText reports whether a media type is never text.
 func notText(media string) bool {
 	kind, sub, _ := strings.Cut(media, "/")
 	switch {
@@ -255,7 +255,7 @@ func notText(media string) bool {
 	return kind == "application" && binaryPattern.MatchString(sub)
 }
 
-// failure turns an error into one for the model, without text of the other side.
+// failure returns an error for the model, without text from the server.
 func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -11,19 +11,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// What a person who opens a page does not see is not read either: it is how pages give instructions
-// to models behind their readers' backs. What counts is what the elements say themselves, and the
-// plainest rules of the page's own style sheets; scripts and other style sheets are not followed.
+// Text that is not visible to a person who opens the page is left out, because pages use it to give instructions to
+// models without their readers' knowledge. Visibility follows from the elements themselves and from the simplest
+// rules of the page's own style sheets; scripts and external style sheets are ignored.
 
-// color is 1 + RGB; 0 = not known.
+// color is 1 + RGB, or 0 if unknown.
 type color int
 
 const (
 	white color = 1 + 0xFFFFFF
-	clear color = -1 // not seen at all
+	clear color = -1 // invisible
 )
 
-// near reports whether text of a color is not seen before another one.
+// near reports whether text of a color is invisible in front of another color.
 func (c color) near(behind color) bool {
 	if c <= 0 || behind <= 0 {
 		return c == clear
@@ -38,16 +38,16 @@ func (c color) near(behind color) bool {
 	return true
 }
 
-// look is how text is shown where it stands.
+// look is the style of text at one place.
 type look struct {
 	color, behind color
 	rules         map[string]map[string]string
 }
 
-// backdrops finds what in a style sheet may change the color of the page.
+// backdrops matches parts of a style sheet that may change the background of the page.
 var backdrops = lazyregexp.New(`background|@import|color-scheme`)
 
-// lookOf is how a page is shown: on white, unless a style sheet may say otherwise.
+// lookOf returns the initial style of a page: on white, unless a style sheet may change it.
 func lookOf(doc *html.Node) look {
 	l := look{behind: white, rules: map[string]map[string]string{}}
 	for n := range doc.Descendants() {
@@ -65,8 +65,8 @@ func lookOf(doc *html.Node) look {
 	return l
 }
 
-// read notes the rules of a style sheet for an element's name, class or ID alone, outside of @-rules. Colors and
-// opacity are not among them: rules that are not read, and scripts, often show what those would hide.
+// read records the rules of a style sheet for single element names, classes and IDs, outside of @-rules. It ignores
+// colors and opacity, because rules that are not read, and scripts, often make such elements visible.
 func (l *look) read(sheet string) {
 	sheet = cssAt.ReplaceAllString(cssComment.ReplaceAllString(sheet, " "), "")
 	for _, rule := range cssRule.FindAllStringSubmatch(sheet, -1) {
@@ -90,7 +90,7 @@ func (l *look) read(sheet string) {
 	}
 }
 
-// styles are the declarations for an element: those of rules for its name, classes and ID, then its own.
+// styles returns the declarations for an element: those of the rules for its name, classes and ID, then its own.
 func (l *look) styles(name, classes, id, own string) map[string]string {
 	set := map[string]string{}
 	maps.Copy(set, l.rules[name])
@@ -103,7 +103,7 @@ func (l *look) styles(name, classes, id, own string) map[string]string {
 	return set
 }
 
-// veil leaves out of a node what is not seen, and returns how many pieces with text it left out.
+// veil removes invisible content from a node, and returns the number of removed pieces with text.
 func veil(n *html.Node, l look) (left int) {
 	if n.Data == "script" || n.Data == "style" {
 		return 0
@@ -130,7 +130,7 @@ func veil(n *html.Node, l look) (left int) {
 	return left
 }
 
-// hasText reports whether a node holds text of a page.
+// hasText reports whether a node contains text of a page.
 func hasText(n *html.Node) bool {
 	if n.Type == html.TextNode {
 		return strings.TrimSpace(n.Data) != ""
@@ -146,14 +146,14 @@ func hasText(n *html.Node) bool {
 	return false
 }
 
-// unseen reports whether an element is not shown with all that is in it; if it is, l becomes its look.
+// unseen reports whether an element and its content are invisible. Otherwise it sets l to the style of the element.
 func unseen(n *html.Node, l *look) bool {
 	var open bool
 	var style, classes, id string
 	for _, a := range n.Attr {
 		switch value := strings.ToLower(strings.TrimSpace(a.Val)); a.Key {
 		case "hidden":
-			if value != "until-found" { // a person finds it
+			if value != "until-found" { // a search on the page reveals it
 				return true
 			}
 		case "style":
@@ -175,18 +175,19 @@ func unseen(n *html.Node, l *look) bool {
 	switch n.Data {
 	case "template", "datalist", "noframes", "noembed":
 		return true
-	case "canvas", "video", "audio", "rp", "desc", "metadata", "annotation", "annotation-xml": // fallbacks
+	// shown only as fallbacks
+	case "canvas", "video", "audio", "rp", "desc", "metadata", "annotation", "annotation-xml":
 		return true
 	case "dialog":
 		if !open {
 			return true
 		}
 	}
-	// Scripts show pages that begin hidden whole.
+	// Pages that begin hidden as a whole are shown by scripts.
 	return hides(l.styles(n.Data, classes, id, style), l) && n.Data != "body" && n.Data != "html"
 }
 
-// maxRules bounds how many rules of a page are kept.
+// maxRules bounds the rules that are kept of a page.
 const maxRules = 10_000
 
 var (
@@ -201,8 +202,8 @@ var (
 	cssImage   = lazyregexp.New(`url\(|gradient\(|image`)
 )
 
-// declarations are those of a style attribute, the last of each property; one that is important counts
-// before the others.
+// declarations parses a style attribute. The last declaration of each property is used, but important
+// ones have precedence.
 func declarations(style string) map[string]string {
 	style = cssEscape.ReplaceAllStringFunc(cssComment.ReplaceAllString(style, " "), func(e string) string {
 		if n, err := strconv.ParseInt(strings.TrimSpace(e[1:]), 16, 32); err == nil {
@@ -225,7 +226,7 @@ func declarations(style string) map[string]string {
 	return set
 }
 
-// hides reports whether declarations hide an element; if not, l becomes its look.
+// hides reports whether declarations hide an element. Otherwise it sets l to the style of the element.
 func hides(set map[string]string, l *look) bool {
 	less := func(name string, most float64, units string) bool {
 		n, unit, ok := length(set[name])
@@ -273,14 +274,14 @@ func hides(set map[string]string, l *look) bool {
 	return false
 }
 
-// over puts a background behind text; one that is clear shows the one before.
+// over sets the background of text, unless it is transparent.
 func (l *look) over(c color) {
 	if c != clear {
 		l.behind = c
 	}
 }
 
-// length is a number of CSS with its unit.
+// length parses a CSS number with its unit.
 func length(text string) (n float64, unit string, ok bool) {
 	m := cssNumber.FindStringSubmatch(text)
 	if m == nil {
@@ -296,7 +297,7 @@ var colorNames = map[string]color{
 	"ghostwhite": 1 + 0xF8F8FF, "whitesmoke": 1 + 0xF5F5F5, "transparent": clear, "none": clear,
 }
 
-// colorOf reads a color.
+// colorOf parses a color.
 func colorOf(text string) color {
 	if c, known := colorNames[text]; known {
 		return c
@@ -324,7 +325,7 @@ func colorOf(text string) color {
 	return 1 + color(n>>8)
 }
 
-// colorBy is a color that a function says.
+// colorBy returns the color described by a function.
 func colorBy(function string, parts []string) color {
 	if len(parts) == 4 {
 		if alpha, _, ok := length(parts[3]); ok && alpha == 0 {

@@ -17,12 +17,12 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 )
 
-// Ledger keeps what each session has read of the web, in files of a folder, so that a
-// restart changes nothing. Several processes may use it at once.
+// Ledger records the usage of each session in files of a folder, so that it survives a restart. It may
+// be used by several processes at once.
 type Ledger struct{ Dir string }
 
-// spent is what a session has used. Bytes are counted before they are read, in pieces, so
-// that calls side by side, or a crash, never read more than was counted.
+// spent is the usage of a session. Bytes are recorded in pieces before they are read, so that neither
+// concurrent calls nor a crash can read more than is recorded.
 type spent struct {
 	Bytes int64    `json:"bytes"`
 	Hosts []string `json:"hosts,omitempty"`
@@ -32,7 +32,7 @@ const (
 	piece          = 256 << 10
 	maxLedger      = 256 << 20 // bytes of a file
 	ledgerPatience = 10 * time.Second
-	ledgerKept     = 90 * 24 * time.Hour // of a session that reads nothing meanwhile
+	ledgerKept     = 90 * 24 * time.Hour // lifetime of the record of an inactive session
 )
 
 var (
@@ -40,8 +40,8 @@ var (
 	errTooLong = errors.New("the answer is longer than it may be")
 )
 
-// count changes what the session of a call has used; if do returns an error, it stays as it
-// is. A record that cannot be read or written is an error.
+// count changes the usage of a call's session, unless do returns an error. A record that cannot be read
+// or written is an error.
 func (f *fetcher) count(call toolcrib.Call, do func(*spent) error) error {
 	session, err := string(call.Session), error(nil)
 	switch {
@@ -92,12 +92,11 @@ func (l *Ledger) change(session string, do func(*spent) error) error {
 	return safefile.Replace(path, ".web-", text)
 }
 
-// bounded reports whether anything is counted.
+// bounded reports whether usage is limited.
 func (f *fetcher) bounded() bool { return f.SessionBytes > 0 || f.SessionHosts > 0 }
 
-// budget returns an error if what the session has used leaves no room for a request that sends so
-// many bytes to a host; "" = the administrator's own host, which is not counted. If sent, it
-// counts both.
+// budget returns an error if the session has no room left for a request of size bytes to a host. If host is "", it
+// is the administrator's own host, which is not counted. If sent is set, the request is recorded.
 func (f *fetcher) budget(call toolcrib.Call, host string, size int64, sent bool) error {
 	if !f.bounded() {
 		return nil
@@ -129,13 +128,13 @@ func (f *fetcher) spent() error {
 		"this session has used as many bytes of the web as tools.web.max_bytes_per_session allows (%d)", f.SessionBytes)
 }
 
-// metered is a body of which no byte is read that was not counted before.
+// metered is a body that records bytes before they are read.
 type metered struct {
 	from  io.Reader
 	f     *fetcher
 	call  toolcrib.Call
-	left  int64 // that the call may still read
-	ahead int64 // that are counted, but not yet read
+	left  int64 // bytes that the call may still read
+	ahead int64 // bytes that are recorded, but not read yet
 }
 
 func (m *metered) Read(b []byte) (int, error) {
@@ -171,10 +170,10 @@ func (m *metered) take() error {
 	})
 }
 
-// done gives back what was counted and not read.
+// done returns the bytes that were recorded, but not read.
 func (m *metered) done() {
 	if m.ahead > 0 {
-		_ = m.f.count(m.call, func(s *spent) error { // then it stays counted
+		_ = m.f.count(m.call, func(s *spent) error { // on an error they stay recorded
 			s.Bytes = max(0, s.Bytes-m.ahead)
 			return nil
 		})

@@ -23,32 +23,32 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
-// Limits of what becomes Markdown, so that its cost is bounded by what was read.
+// Limits of the conversion to Markdown, which bound its cost.
 const (
 	maxHTML      = 4 << 20
-	maxNesting   = 12   // of lists and quotes, whose lines all begin with a mark for each
+	maxNesting   = 12   // nested lists and quotes; each level adds a mark to every line
 	maxAttribute = 4096 // bytes
 )
 
-// result is what the model reads of a page.
+// result is the output of a fetch for the model.
 type result struct {
 	Status      int    `json:"status"`
-	URL         string `json:"url"` // where redirects led
+	URL         string `json:"url"` // after redirects
 	ContentType string `json:"content_type"`
-	Length      *int64 `json:"content_length,omitempty"` // of HEAD
-	Location    string `json:"location,omitempty"`       // a redirect of a write, which is not followed
+	Length      *int64 `json:"content_length,omitempty"` // for HEAD
+	Location    string `json:"location,omitempty"`       // target of a redirect of a write, which is not followed
 	RetryAfter  string `json:"retry_after,omitempty"`
-	Bytes       int    `json:"bytes"` // that were read, not compressed
+	Bytes       int    `json:"bytes"` // bytes read, after decompression
 	Cached      bool   `json:"cached,omitempty"`
 	Truncated   bool   `json:"truncated,omitempty"`
 	LimitBytes  int64  `json:"limit_bytes,omitempty"`
-	Hidden      int    `json:"hidden_left_out,omitempty"` // pieces of a page that a reader does not see
+	Hidden      int    `json:"hidden_left_out,omitempty"` // pieces of a page that are invisible to a reader
 	Warning     string `json:"warning,omitempty"`
 	Title       string `json:"title,omitempty"`
 	Body        string `json:"body"`
 }
 
-// result makes the output of a page.
+// result converts a page to the output of a call.
 func (f *fetcher) result(ctx context.Context, r *request, p *page) (toolcrib.Output, error) {
 	out := result{
 		Status: p.status, URL: p.url().String(), ContentType: p.contentType, RetryAfter: p.retryAfter,
@@ -101,8 +101,8 @@ func isHTML(p *page, text string) bool {
 	return false
 }
 
-// decode makes UTF-8 of a text in the charset that its head, its first bytes or its meta
-// elements name; without one it is UTF-8 if it can be. Binary data is an error.
+// decode converts a text to UTF-8 from the charset of its header, its first bytes or its meta elements.
+// Without one it is UTF-8 if valid. Binary data is an error.
 func decode(data []byte, contentType string) (string, error) {
 	encoding, _, certain := charset.DetermineEncoding(data, contentType)
 	if certain || !utf8.Valid(data) {
@@ -118,14 +118,14 @@ func decode(data []byte, contentType string) (string, error) {
 	return strings.TrimPrefix(string(data), "\uFEFF"), nil
 }
 
-// read is what a page says.
+// read is the text of a page.
 type read struct {
 	title, body, warning string
 	hidden               int
 }
 
-// markdown makes Markdown of a page. The libraries cannot be stopped: where ctx ends, what
-// they do in a bounded time is left to itself.
+// markdown converts a page to Markdown. The libraries cannot be interrupted: if ctx ends, their work,
+// which is bounded, continues in the background.
 func markdown(ctx context.Context, text string, at *url.URL, article bool) (read, error) {
 	type answer struct {
 		read
@@ -162,7 +162,7 @@ func convert(text string, at *url.URL, article bool) (out read, err error) {
 	out.hidden = hidden
 	out.title = title(doc)
 	if article && readability.CheckDocument(doc) {
-		// It changes what it is given.
+		// FromDocument modifies its argument.
 		if a, err := readability.FromDocument(doc, at); err == nil && a.Node != nil {
 			body, err := converting().ConvertNode(a.Node)
 			if err == nil && len(bytes.TrimSpace(body)) > 0 {
@@ -183,8 +183,8 @@ func convert(text string, at *url.URL, article bool) (out read, err error) {
 	return out, nil
 }
 
-// converting makes a converter. Nothing is escaped: no browser reads the text. Cells have no
-// padding, which would multiply the size of a table.
+// converting returns a converter. It escapes nothing, because no browser reads the text, and does not
+// pad cells, which would multiply the size of a table.
 func converting() *converter.Converter {
 	return converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(
 		base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
@@ -192,7 +192,8 @@ func converting() *converter.Converter {
 	))
 }
 
-// parse reads HTML, and leaves out what a reader does not see or has no use for, or makes a small page large.
+// parse parses HTML, and removes content that is invisible or useless to a reader, or that makes a
+// small page large.
 func parse(text string, at *url.URL) (doc *html.Node, hidden int, err error) {
 	if doc, err = html.Parse(strings.NewReader(text)); err != nil {
 		return nil, 0, err
@@ -205,7 +206,7 @@ func parse(text string, at *url.URL) (doc *html.Node, hidden int, err error) {
 	return doc, hidden, nil
 }
 
-// tame changes a node and those below it, which the parser nests at most 512 deep.
+// tame cleans a node and its descendants, which the parser nests at most 512 deep.
 func tame(n *html.Node, at *url.URL, nesting int) {
 	if n.Type == html.ElementNode {
 		kept := n.Attr[:0]
@@ -235,7 +236,7 @@ func tame(n *html.Node, at *url.URL, nesting int) {
 	}
 }
 
-// absolute is a link of a page as it can be followed; "" = it cannot.
+// absolute resolves a link of a page, or returns "" if it cannot be followed.
 func absolute(link string, at *url.URL) string {
 	ref, err := url.Parse(strings.TrimSpace(link))
 	if err != nil {
@@ -249,7 +250,7 @@ func absolute(link string, at *url.URL) string {
 	return ""
 }
 
-// title is the text of the title element.
+// title returns the text of the title element.
 func title(n *html.Node) string {
 	if n.Type == html.ElementNode && n.Data == "title" && n.FirstChild != nil {
 		return strings.Join(strings.Fields(n.FirstChild.Data), " ")

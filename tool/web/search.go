@@ -23,12 +23,12 @@ import (
 const (
 	defaultResults = 5
 	maxResults     = 20
-	maxSearch      = 4 << 20 // bytes of an answer
+	maxSearch      = 4 << 20 // bytes of a response
 	maxSnippet     = 1000    // characters
 )
 
-// searcher is web_search. Its endpoint is the administrator's own: the lists of web_fetch do
-// not hold for it, and it may be at a private address.
+// searcher is web_search. Its endpoint belongs to the administrator: the lists of web_fetch do not
+// apply to it, and it may be at a private address.
 type searcher struct{ web *fetcher }
 
 const searchParameters = `{
@@ -41,7 +41,7 @@ const searchParameters = `{
   "additionalProperties": false
 }`
 
-// Spec describes web_search. The query can carry data out.
+// Spec describes web_search. A query may carry data to the outside.
 func (s *searcher) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Search, Description: "Search the web. Returns title, url and snippet of each result.",
@@ -50,7 +50,7 @@ func (s *searcher) Spec() toolcrib.Spec {
 	}
 }
 
-// Targets is the host of the endpoint.
+// Targets returns the host of the endpoint.
 func (s *searcher) Targets(toolcrib.Call) []toolcrib.Target {
 	u, err := s.endpoint()
 	if err != nil {
@@ -71,16 +71,16 @@ func (s *searcher) endpoint() (*url.URL, error) {
 	return u, nil
 }
 
-// engine is how a kind of search service is asked.
+// engine describes the API of a search service.
 type engine struct {
-	path           string // where the endpoint has none
-	query, count   string // the names of these parameters; "" = it has none
+	path           string // path if the endpoint has none
+	query, count   string // names of these parameters; "" if not supported
 	format         string
-	header, before string // of the key
+	header, before string // header of the key, and the text before the key
 	post           bool   // the parameters are JSON in the body
 }
 
-// engines are the services that are known by their host; any other is asked as SearXNG is, which has no count: C9.
+// engines are the services known by their hosts. Any other host is queried like SearXNG, which has no count (C9).
 var engines = map[string]engine{
 	"api.search.brave.com": {path: "/res/v1/web/search", query: "q", count: "count", header: "X-Subscription-Token"},
 	"api.tavily.com": {
@@ -89,7 +89,7 @@ var engines = map[string]engine{
 	"": {path: "/search", query: "q", count: "count", format: "json", header: "Authorization", before: "Bearer "},
 }
 
-// request asks an endpoint.
+// request returns a request to an endpoint.
 func (e *engine) request(ctx context.Context, u *url.URL, query string, n int, key string) (*http.Request, error) {
 	if u.Path == "/" {
 		u.Path = e.path
@@ -126,7 +126,7 @@ func (e *engine) request(ctx context.Context, u *url.URL, query string, n int, k
 	return r, nil
 }
 
-// found is what the services answer, each in some of the fields.
+// found is a response of the services, each of which uses some of the fields.
 type found struct {
 	Results []hit `json:"results"`
 	Web     struct {
@@ -141,14 +141,14 @@ type hit struct {
 	Description string `json:"description"`
 }
 
-// searchResult is one result as the model reads it.
+// searchResult is one result for the model.
 type searchResult struct {
 	Title   string `json:"title"`
 	URL     string `json:"url"`
 	Snippet string `json:"snippet"`
 }
 
-// Call searches. The service is not followed to another address.
+// Call searches. Redirects of the service are not followed.
 func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var in struct {
 		Query      string `json:"query"`
@@ -226,7 +226,7 @@ func (s *searcher) search(ctx context.Context, call toolcrib.Call, query string,
 
 var tagPattern = lazyregexp.New(`</?[a-zA-Z][^<>]{0,200}>`)
 
-// plainText is a title or snippet without the marks that some services put around what matches.
+// plainText returns a title or snippet without the marks that some services put around matches.
 func plainText(text string) string {
 	text = html.UnescapeString(tagPattern.ReplaceAllString(text, ""))
 	text = strings.Join(strings.Fields(text), " ")

@@ -1,9 +1,8 @@
-// Package web has web_fetch and web_search (contract §11): a program's way to the web.
+// Package web implements web_fetch and web_search, the access to the web.
 //
-// Nothing can be reached before an administrator has allowed it, by lists of hosts, which
-// every redirect is compared with as well. Whatever a URL looks like, the IP address that
-// is really connected to decides whether a connection is made. Proxies of the environment
-// are not used, and neither cookies nor credentials are sent.
+// Nothing can be reached before an administrator has allowed it by lists of hosts, which also apply to
+// every redirect. Regardless of the URL, the IP address of the connection decides whether it is made.
+// Proxies of the environment are not used, and neither cookies nor credentials are sent.
 package web
 
 import (
@@ -45,42 +44,41 @@ const (
 	maxRedirects   = 10
 	maxHeaders     = 32
 	maxHeaderBytes = 8 << 10
-	maxBody        = 1 << 20 // of a request
+	maxBody        = 1 << 20 // bytes of a request
 	dialTimeout    = 10 * time.Second
 	headTimeout    = 20 * time.Second
 )
 
-// Options for [New]. With the zero value nothing can be reached.
+// Options are the options of [New]. With the zero value nothing can be reached.
 type Options struct {
-	Version string // of toolcrib, for User-Agent
-	// Allow and Deny are lists of hosts; see [hosts.NewList]. What both mean is denied.
+	Version string // version of toolcrib, for User-Agent
+	// Allow and Deny are lists of hosts; see [hosts.NewList]. A host on both lists is denied.
 	Allow, Deny []string
-	// AllowPrivate also lets connections go to loopback and networks of one's own, for hosts
-	// that Allow names otherwise than by *.
+	// AllowPrivate also permits connections to loopback and private networks, for hosts that Allow
+	// lists other than by *.
 	AllowPrivate bool
-	// MaxBytes bounds what is read of one address; 0 = [DefaultMaxBytes].
+	// MaxBytes bounds the bytes read from one address. If 0, it is [DefaultMaxBytes].
 	MaxBytes int64
-	// SessionBytes and SessionHosts bound what all calls of a session send and read, and how many
-	// hosts they reach; 0 = no bound. Ledger counts; without one a bound refuses all calls.
+	// SessionBytes and SessionHosts bound the bytes that all calls of a session send and receive, and the hosts
+	// that they reach. If 0, there is no bound. Ledger records the usage; without one, a bound refuses all calls.
 	SessionBytes int64
 	SessionHosts int
 	Ledger       *Ledger
-	// CountedFor names what a call without a session counts for, such as the run at the top;
-	// nil = its own run.
+	// CountedFor returns the session to which the usage of a call without a session is attributed, such
+	// as the topmost run. If nil, it is the call's own run.
 	CountedFor func(call toolcrib.Call) (string, error)
-	// Cache keeps pages; nil = none is kept.
+	// Cache keeps pages. It may be nil.
 	Cache *Cache
-	// Worker makes [New] return fetch alone: web_fetch for the workers of a team, which reads
-	// by GET.
+	// Worker makes [New] return only fetch, the web_fetch for the workers of a team, which reads by GET.
 	Worker bool
-	// SearchEndpoint and SearchKey are asked at each use; SearchEndpoint nil = there is no
-	// web_search. Their errors are for operators and hold no secret.
+	// SearchEndpoint and SearchKey are called at each use. If SearchEndpoint is nil, there is no
+	// web_search. Their errors are for operators and must not contain secrets.
 	SearchEndpoint, SearchKey func() (string, error)
 
 	net network
 }
 
-// network is what tests replace.
+// network contains the functions that tests replace.
 type network struct {
 	resolver  *net.Resolver
 	transport func(*http.Transport)
@@ -108,7 +106,7 @@ func New(o Options) []toolcrib.Tool {
 type fetcher struct {
 	Options
 	allow, deny hosts.List
-	broken      error // why a list cannot be read: then every call is refused
+	broken      error // error of a list that cannot be read, which refuses every call
 }
 
 const parameters = `{
@@ -126,7 +124,7 @@ const parameters = `{
   "additionalProperties": false
 }`
 
-// worker is fetch: web_fetch with two arguments (contract §10).
+// worker is fetch: web_fetch with two arguments.
 type worker struct{ *fetcher }
 
 const workerParameters = `{
@@ -147,10 +145,10 @@ func (w *worker) Spec() toolcrib.Spec {
 	return s
 }
 
-// noneParameters are those where nothing can be reached, which a model needs to know and no more.
+// noneParameters are the parameters if nothing can be reached, which is all that a model needs to know then.
 const noneParameters = `{"type": "object", "properties": {"url": {"type": "string"}}}`
 
-// Spec describes web_fetch. A GET writes nothing, but its URL can carry data out.
+// Spec describes web_fetch. A GET writes nothing, but its URL may carry data to the outside.
 func (f *fetcher) Spec() toolcrib.Spec {
 	s := toolcrib.Spec{
 		Name: Fetch, Description: "Read an address of the web, of a host that is allowed. HTML becomes Markdown.",
@@ -172,7 +170,7 @@ type arguments struct {
 	ForceRefresh bool              `json:"force_refresh"`
 }
 
-// request is what a call asks for.
+// request is the decoded form of a call.
 type request struct {
 	url     *url.URL
 	method  string
@@ -180,7 +178,7 @@ type request struct {
 	body    string
 	format  string
 	refresh bool
-	reads   bool // it is GET or HEAD
+	reads   bool // the method is GET or HEAD
 
 	call toolcrib.Call
 }
@@ -221,7 +219,7 @@ func readRequest(call toolcrib.Call) (*request, error) {
 	return r, nil
 }
 
-// size is how many bytes a request to an address sends that the call has chosen.
+// size returns the number of bytes, chosen by the call, that a request to an address sends.
 func (r *request) size(u *url.URL) int64 {
 	n := len(u.String()) + len(r.body)
 	for name, values := range r.header {
@@ -242,10 +240,10 @@ func (f *fetcher) Admit(call toolcrib.Call) error {
 	if err := f.budget(r.call, r.url.Hostname(), r.size(r.url), false); !errors.Is(err, toolcrib.ErrNotFound) {
 		return err
 	}
-	return nil // its run is not kept yet; the call itself counts
+	return nil // its run is not stored yet; the call itself is counted
 }
 
-// EffectOf is a read for GET and HEAD, else a write.
+// EffectOf returns a read for GET and HEAD, otherwise a write.
 func (f *fetcher) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	if r, err := readRequest(call); err == nil && r.reads {
 		return toolcrib.EffectReadOnly
@@ -253,7 +251,7 @@ func (f *fetcher) EffectOf(call toolcrib.Call) toolcrib.Effect {
 	return toolcrib.EffectNonIdempotentWrite
 }
 
-// Targets are the host, without its port, and the URL.
+// Targets returns the host, without its port, and the URL.
 func (f *fetcher) Targets(call toolcrib.Call) []toolcrib.Target {
 	r, err := readRequest(call)
 	if err != nil {
@@ -272,13 +270,12 @@ func (f *fetcher) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Previ
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", r.method, r.url)
-	_ = r.header.Write(&b) // a strings.Builder takes all
+	_ = r.header.Write(&b) // writing to a strings.Builder never fails
 	fmt.Fprintf(&b, "\n%s", r.body)
 	return toolcrib.Preview{Kind: "text", Text: b.String()}, nil
 }
 
-// may reports whether an address is allowed, and whether a connection to it may go to a
-// private address.
+// may checks that an address is allowed. private reports whether a connection to it may go to a private address.
 func (f *fetcher) may(u *url.URL) (private bool, err error) {
 	denied := func(format string, args ...any) (bool, error) {
 		return false, toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
@@ -292,7 +289,7 @@ func (f *fetcher) may(u *url.URL) (private bool, err error) {
 	case !allowed && len(f.Allow) == 0:
 		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%q]}}",
 			u.Host, u.Host)
-	case !allowed && f.allow.Narrow(u): // the whole host would be more than was asked for
+	case !allowed && f.allow.Narrow(u): // the whole host would be more than requested
 		return denied("tools.web.allow has %s, but not this address; a person can add %q to the list", u.Host,
 			(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 	case !allowed:
@@ -305,7 +302,7 @@ func (f *fetcher) may(u *url.URL) (private bool, err error) {
 	return private, nil
 }
 
-// reach returns an error if a host may not be reached at an address that is such a one.
+// reach returns an error if a host must not be reached at an address of this kind.
 func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
 	switch {
 	case r == hosts.Public, r == hosts.Private && private:
@@ -317,8 +314,8 @@ func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is never connected to", host)
 }
 
-// Patterns of headers that are the transport's, and of those that carry credentials or that servers take for the
-// word of a proxy.
+// Patterns of headers that belong to the transport, and of those that carry credentials or that servers
+// accept as set by a proxy.
 var (
 	ownHeader = lazyregexp.New(`^(host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|content-length|` +
 		`expect|accept-encoding|user-agent|range|if-range|http2-settings|via|from)$`)
@@ -330,7 +327,7 @@ var (
 	credentials = lazyregexp.New(`(?i)^\s*(bearer|basic|digest|negotiate|ntlm)\s`)
 )
 
-// badHeader says why a header is not sent; "" = it is.
+// badHeader returns the reason why a header is not sent, or "".
 func badHeader(name, value string) string {
 	lower := strings.ToLower(name)
 	switch {
@@ -344,7 +341,7 @@ func badHeader(name, value string) string {
 	return ""
 }
 
-// AllowedBy reports whether patterns of the skills allow the address of a call.
+// AllowedBy reports whether patterns of skills allow the address of a call.
 func (f *fetcher) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
 	r, err := readRequest(call)
 	if err != nil {
@@ -360,7 +357,7 @@ func (f *fetcher) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.
 	return false, nil
 }
 
-// BadPattern says why a pattern can match no address; "" if it can.
+// BadPattern returns the reason why a pattern can never match an address, or "".
 func (f *fetcher) BadPattern(text string) string {
 	if entry := entryOf(text); entry == "" || entry == "*" || hosts.CheckEntry(entry) != "" {
 		return "a pattern of an address is domain:HOST, domain:*.HOST or https://HOST/PATH/*"
@@ -368,7 +365,7 @@ func (f *fetcher) BadPattern(text string) string {
 	return ""
 }
 
-// entryOf is a pattern of a skill as an entry of a list; "" if it cannot be one.
+// entryOf converts a pattern of a skill to an entry of a list. It returns "" if that is impossible.
 func entryOf(pattern string) string {
 	if host, ok := strings.CutPrefix(pattern, "domain:"); ok && !strings.Contains(host, "/") {
 		return strings.TrimSpace(host)
@@ -381,7 +378,7 @@ func entryOf(pattern string) string {
 	return ""
 }
 
-// userAgent names the program, so that servers can tell it from others.
+// userAgent identifies the program to servers.
 func (f *fetcher) userAgent() string {
 	return fmt.Sprintf("toolcrib/%s (+https://github.com/toolcrib/toolcrib)", cmp.Or(f.Version, "dev"))
 }
