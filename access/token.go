@@ -63,7 +63,7 @@ func (t UnixTime) Time() time.Time { return time.Unix(int64(t), 0).UTC() }
 // Claims are the content of a token (M16).
 type Claims struct {
 	Issuer    string   `json:"iss"` // the user who issued it
-	Subject   string   `json:"sub"` // the user whom the token acts for, or [Bearer]
+	Subject   string   `json:"sub"` // user for whom the token acts, or [Bearer]
 	Audience  string   `json:"aud"` // the services that accept it
 	IssuedAt  UnixTime `json:"iat"`
 	NotBefore UnixTime `json:"nbf"`

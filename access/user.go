@@ -207,8 +207,8 @@ const (
 
 // CheckGrant returns an error if a grant is invalid. A grant names a tool or a group of
 // tools, or is a glob over their names (* any characters, ? one); KIND:NAME grants
-// something else, such as sql:shop/public.orders. Wildcards alone are
-// rejected, so that nobody is granted everything by accident.
+// something else, such as sql:shop/public.orders. Wildcards alone are rejected, so that
+// everything is never granted by accident.
 func CheckGrant(grant string) error {
 	if grant == "" || len(grant) > maxGrantBytes {
 		return bad("a grant has 1 to %d bytes", maxGrantBytes)

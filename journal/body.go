@@ -68,13 +68,15 @@ type RunStarted struct {
 	Compact     bool           `json:"compact,omitempty"` // the run only condenses its input
 	// Before is the usage of the session before the run tree. For a child run, Worked includes the time of the runs above.
 	Before SessionUse `json:"before,omitzero"`
-	// Ran lists calls that took effect in the runs that this run begins from, or beside it.
+	// Ran lists calls that took effect in the runs that this run begins from, or while a person was
+	// making calls in the session.
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Driver    string    `json:"driver,omitempty"` // cli | server
 	// Once is the hash of the request's key, a colon, and the hash of the request. If "", it had no key.
 	Once string `json:"once,omitempty"`
-	// Asked is a digest of what the request had besides its conversation; only one with the same continues the run.
+	// Asked is a digest of the request without its conversation; only a request with the same digest
+	// continues the run.
 	Asked string `json:"asked,omitempty"`
 
 	System      string             `json:"system,omitempty"` // the whole system text
@@ -286,7 +288,7 @@ type Verdict struct {
 	SchemaError  json.RawMessage   `json:"schema_error,omitempty"` // only for invalid_arguments
 	Position     string            `json:"position,omitempty"`     // FILE:LINE that decided; never for the model
 	Detail       string            `json:"detail,omitempty"`       // for operators; never for the model
-	Ref          string            `json:"ref,omitempty"`          // of a panic; the log has its details
+	Ref          string            `json:"ref,omitempty"`          // reference of a panic; the log has its details
 	Effect       toolcrib.Effect   `json:"effect,omitempty"`       // effect of this call
 	Targets      []toolcrib.Target `json:"targets,omitempty"`
 	Preview      *toolcrib.Preview `json:"preview,omitempty"` // only for an ask
@@ -438,9 +440,9 @@ type CallDecision struct {
 	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt, the actual outcome; for input, the answer
 }
 
-// Word returns the decision in one word: Decision, or the decision on each call if those
-// given call by call agree. edited reports whether a call runs with other arguments than
-// the model's, which is not so if the calls were denied after such an edit.
+// Word returns the decision as one value: Decision, or the decision on each call if those given call by
+// call agree. edited reports whether a call runs with other arguments than the model's, which is not so
+// if the calls were denied after such an edit.
 func (r *ConfirmationResolved) Word() (word string, edited bool) {
 	for _, d := range r.Calls {
 		edited = edited || len(d.Arguments) > 0
@@ -580,8 +582,8 @@ type ChildStarted struct {
 	Share *Share `json:"share,omitempty"`
 }
 
-// ChildParked records that a child run waits for a person. When all calls of the turn are
-// answered or wait, the parent waits, too.
+// ChildParked records that a child run waits for a person. When all calls of the turn are answered or
+// wait, the parent also waits.
 type ChildParked struct {
 	ID      string          `json:"id"`
 	Run     toolcrib.RunID  `json:"run_id"`

@@ -33,8 +33,8 @@ func RememberCalls() []string {
 	return []string{RememberPath, RememberFolder, RememberArguments, RememberTool}
 }
 
-// Forgotten revokes in the run what an approval remembered; the revocation is already in the
-// system journal. The fields except By identify the calls that were to pass.
+// Forgotten revokes, in the run, an approval that was remembered; the revocation is already in the
+// system journal. The fields except By identify the calls that it permitted.
 type Forgotten struct {
 	ApprovalID string          `json:"approval_id"`
 	Tool       string          `json:"tool"`

@@ -18,7 +18,7 @@ const (
 	stream  = "RUNS"
 	subject = "runs."
 	workers = "workers"
-	// maxBytes bounds what is queued; a run takes some 200 bytes.
+	// maxBytes bounds the size of the queue; a run takes some 200 bytes.
 	maxBytes = 256 << 20
 	// patience is how long the server inside this process may take to answer.
 	patience = 5 * time.Second
@@ -95,16 +95,16 @@ func (q *embedded) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
 	return err == nil, q.closed(err)
 }
 
-// valid reports whether an ID can be the last word of a subject.
+// valid reports whether an ID can be the last token of a subject.
 func valid(run toolcrib.RunID) bool {
 	return run != "" && len(run) <= 255 && !strings.ContainsFunc(string(run), func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(".*>", r)
 	})
 }
 
-// Take implements [Queue]. It fetches one at a time: what is fetched beforehand would use up its
-// lease while it waits here. An iterator of jetstream with room for one message can fail to ask
-// for it, if it is asked again right after the last one.
+// Take implements [Queue]. It fetches one message at a time: a message that was fetched in advance
+// would use up its lease while it waits here. An iterator of jetstream with room for one message can
+// fail to ask for it, if it is used again right after the last one.
 func (q *embedded) Take(ctx context.Context) (Lease, error) {
 	until, cancel := context.WithCancel(q.open) // without a deadline, which would end each request before its time
 	defer cancel()
@@ -162,7 +162,7 @@ func (l *message) Run() toolcrib.RunID {
 	return toolcrib.RunID(strings.TrimPrefix(l.m.Subject(), subject))
 }
 
-// Keep implements [Lease]. It is what InProgress says, with an answer.
+// Keep implements [Lease]. It is like InProgress, but waits for a reply.
 func (l *message) Keep(ctx context.Context) error {
 	_, err := l.q.conn.RequestWithContext(ctx, l.m.Reply(), []byte("+WPI"))
 	return l.q.closed(err)

@@ -91,7 +91,7 @@ func look[T any](k *known, all map[string]found[T], key string, read func() (T, 
 	return value, err
 }
 
-// user returns the user whom a name stands for ([access.Users.Alike]).
+// user returns the user with a name, or the one whose name looks the same ([access.Users.Alike]).
 func (k *known) user(ctx context.Context, source Source, name string) (access.User, error) {
 	return look(k, k.users, name, func() (access.User, error) { return source.Alike(ctx, name) })
 }

@@ -365,7 +365,7 @@ func checkDSN(text string) string {
 	return "must be postgres://… or sqlite:FILE"
 }
 
-// checkListen is what is wrong with an address to listen on; "" if nothing.
+// checkListen returns the problem with an address to listen on, or "".
 func checkListen(text string) string {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	Untrusted State = ""        // never trusted, or unknown
 	Changed   State = "changed" // trusted with other content
 	Trusted   State = "trusted" // trusted with exactly this content
-	Absent    State = "absent"  // there is no such file
+	Absent    State = "absent"  // the file does not exist
 )
 
 // File is a file or folder with one of the names that [Store.Check] looks for.

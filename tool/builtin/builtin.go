@@ -1,7 +1,6 @@
-// Package builtin lists the tools that toolcrib comes with (contract §11). A new
-// family of tools is added where it is made, by its own New, and in one line here;
-// tools of one's own need no line at all, they are passed to the runtime beside
-// these (N3).
+// Package builtin lists the tools that are part of toolcrib. A new group of tools is added by its own
+// New in its package, and in one line here. Tools of a program that embeds toolcrib are not listed
+// here, they are passed to the runtime in addition to these (N3).
 package builtin
 
 import (
@@ -23,28 +22,27 @@ import (
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
-// Options for [New]. The zero value gives tools that protect no path but stay in
-// the workspace, a verify without a shell, a web_fetch that reaches nothing, no spawn, and none of those that need
-// something to read from: read_result, read_skill, fetch_logs, memory, users and
-// databases.
+// Options are the options of [New]. The zero value gives tools that protect no path but stay in the
+// workspace, a verify without a shell, a web_fetch that reaches nothing, no spawn, and none of the
+// tools that need a source: read_result, read_skill, fetch_logs, memory, users and databases.
 type Options struct {
 	Files  files.Options
 	System system.Options
 	Web    web.Options
 
-	// Directory knows users and groups; nil = there is no list_users and list_groups.
+	// Directory provides users and groups. If nil, there are no list_users and list_groups.
 	Directory directory.Directory
-	// Memory keeps notes of users; nil = there is no memory_read and memory_write.
+	// Memory contains users' notes. If nil, there are no memory_read and memory_write.
 	Memory *memory.Files
-	// Databases are what describe_tables shows; none = there is no describe_tables.
+	// Databases are the databases of describe_tables. If empty, there is no describe_tables.
 	Databases []tables.Database
-	// Agents are those that spawn lets work; none = there is no spawn.
+	// Agents are the agents that spawn can start. If empty, there is no spawn.
 	Agents []spawn.Agent
-	// Shell lets verify run commands by exec_shell, through the gate.
+	// Shell permits verify to run commands by exec_shell, through the gate.
 	Shell bool
-	// Results holds the results that were cut; without Contents there is no read_result.
+	// Results provides the results that were cut. Without Contents, there is no read_result.
 	Results result.Options
-	// Skills is what read_skill asks for; without Skills it is left out.
+	// Skills configures read_skill. Without Skills, there is no read_skill.
 	Skills skillread.Options
 }
 
@@ -72,7 +70,7 @@ func New(options Options) []toolcrib.Tool {
 	return tools
 }
 
-// Aliases are the names that skills written for other programs use for tools of these.
+// Aliases maps the tool names in skills written for other programs to ours.
 func Aliases() map[string]string {
 	return map[string]string{
 		"Bash": "exec_shell", "Shell": "exec_shell",

@@ -1,6 +1,5 @@
-// Package directory has list_users, list_users_raw and list_groups: who there is, for
-// administrators (N20, N24; contract §11). Users and groups that were removed never
-// show, disabled ones do.
+// Package directory implements list_users, list_users_raw and list_groups, which list users and groups
+// for administrators (N20, N24). Removed users and groups are never listed, disabled ones are.
 package directory
 
 import (
@@ -21,15 +20,14 @@ const (
 
 	defaultLimit = 20
 	maxLimit     = 100
-	maxScanned   = 100_000 // entries of the directory that are looked at
-	maxNames     = 100     // of roles, groups and grants of one entry
+	maxScanned   = 100_000 // entries of the directory that are read
+	maxNames     = 100     // roles, groups and grants of one entry
 	maxName      = 256     // bytes
 	maxBytes     = 48 << 10
 )
 
-// Directory knows the users and groups of toolcrib. Both lists are in the order of
-// their names, and read as far as they are wanted. Tokens have no place
-// in it.
+// Directory provides the users and groups of toolcrib. Both lists are sorted by name, and read only as
+// far as needed. They must not contain tokens.
 type Directory interface {
 	Users(ctx context.Context) iter.Seq2[access.User, error]
 	Groups(ctx context.Context) iter.Seq2[UserGroup, error]
@@ -91,9 +89,9 @@ type shownUser struct {
 	*rawUser
 }
 
-// rawUser is what list_users leaves out.
+// rawUser has the fields that list_users omits.
 type rawUser struct {
-	Grants  []string `json:"grants"` // null = no restriction
+	Grants  []string `json:"grants"` // null means no restriction
 	Created string   `json:"created,omitempty"`
 }
 
@@ -105,7 +103,7 @@ type shownGroup struct {
 	Disabled    bool     `json:"disabled"`
 }
 
-// redacted says that there is a name or an address, and not which.
+// redacted replaces display name and address by a mark.
 func redacted(u access.User) shownUser {
 	s := raw(u)
 	s.rawUser = nil
@@ -143,7 +141,7 @@ func when(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// names keeps the first maxNames, and null as null.
+// names returns the first maxNames names, and null for null.
 func names(all []string) []string {
 	if all == nil {
 		return nil
@@ -160,12 +158,12 @@ func names(all []string) []string {
 
 func cut(s string) string { return guard.Clip(s, maxName) }
 
-// list is a tool that shows a part of a list.
+// list is a tool that returns a part of a list.
 type list[T any] struct {
 	spec    toolcrib.Spec
 	read    func(context.Context) iter.Seq2[T, error]
 	removed func(T) bool
-	key     string // of the list in the result
+	key     string // key of the list in the result
 	show    func(T) any
 }
 
@@ -177,7 +175,7 @@ type input struct {
 // Spec describes the tool.
 func (t *list[T]) Spec() toolcrib.Spec { return t.spec }
 
-// Call reads the directory up to the end of the part that is wanted.
+// Call reads the directory up to the end of the requested part.
 func (t *list[T]) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -202,8 +200,8 @@ func (t *list[T]) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 	return out, err
 }
 
-// part collects the entries that are wanted; next is the offset of the first one
-// that is left, 0 = none is.
+// part returns the requested entries. next is the offset of the first entry after them, or 0 if there
+// are no others.
 func (t *list[T]) part(ctx context.Context, in input, bound int) (part []json.RawMessage, next int, err error) {
 	part, room := []json.RawMessage{}, maxBytes
 	if bound > 0 {

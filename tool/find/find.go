@@ -1,5 +1,5 @@
-// Package find has find_tools: where an offer of tools is too large to be shown to a model whole, the
-// model finds those that it needs by what they do (contract §11).
+// Package find implements find_tools. If a list of tools is too large to show a model completely, the
+// model finds the tools that it needs by their purpose.
 package find
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/toolcrib/toolcrib/tool"
 )
 
-// Name of the tool.
+// Name is the name of the tool.
 const Name = "find_tools"
 
 // Bounds of one search.
 const (
 	maxHits      = 8        // tools that it returns
-	maxHitsBytes = 32 << 10 // of their schemas, but for the first
-	maxTextBytes = 4 << 10  // that are read of a description, and of the parameters
+	maxHitsBytes = 32 << 10 // bytes of their schemas, not counting the first
+	maxTextBytes = 4 << 10  // bytes that are read of a description, and of the parameters
 	maxAbout     = 240      // bytes of a description in the result
-	maxGroups    = 40       // that the description names
+	maxGroups    = 40       // groups that the description names
 )
 
 type finder struct{ toolcrib.Tool }
@@ -60,7 +60,7 @@ func (f finder) About(groups []string) string {
 	return text
 }
 
-// list names groups, mcp:github as github.
+// list formats the names of groups, mcp:github as github.
 func list(groups []string) string {
 	names := make([]string, len(groups))
 	for i, name := range groups {
@@ -101,21 +101,22 @@ func answer(ctx context.Context, specs []toolcrib.Spec, query string) (toolcrib.
 	return out, nil
 }
 
-// about is the beginning of a description, on one line.
+// about returns the beginning of a description on one line.
 func about(text string) string {
 	return guard.Clip(strings.Join(strings.Fields(text[:min(len(text), 2*maxAbout)]), " "), maxAbout)
 }
 
-// Weights of a word by where it is, and of a whole name that is asked for.
+// Weights of a word by its place, and of a complete name.
 const (
 	inName, inText, inParameters = 3, 1, 0.5
 	wholeName                    = 100
-	leastShare                   = 0.25 // of the best score: less is a match of words that say little
-	atStart                      = 0.5  // of a word that begins like one that is asked for, or the other way round
+	leastShare                   = 0.25 // share of the best score; lower ones match only common words
+	// for a word that is the beginning of a word in the query, or the other way round
+	atStart = 0.5
 )
 
 // search returns the tools that match a query, the best first: BM25 over the words of their names,
-// descriptions and parameters, without regard to the lengths of these.
+// descriptions and parameters, without normalization by length.
 func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcrib.Spec, error) {
 	asked := words(query)
 	slices.Sort(asked)
@@ -123,8 +124,8 @@ func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcr
 	whole := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
 		return strings.ContainsRune(" ,;:\t\n\"'`", r)
 	})
-	found := make([][]float64, len(specs)) // how much each tool has of each word
-	tools := make([]float64, len(asked))   // that have a word
+	found := make([][]float64, len(specs)) // weight of each word in each tool
+	tools := make([]float64, len(asked))   // number of tools with each word
 	for i := range specs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -165,7 +166,7 @@ func search(ctx context.Context, specs []toolcrib.Spec, query string) ([]*toolcr
 	return out, nil
 }
 
-// weigh says how much of each word there is in a tool.
+// weigh returns the weight of each word in a tool.
 func weigh(s *toolcrib.Spec, asked []string) []float64 {
 	sums := make([]float64, len(asked))
 	add := func(text string, weight float64) {
@@ -195,9 +196,8 @@ func weigh(s *toolcrib.Spec, asked []string) []float64 {
 	return sums
 }
 
-// words are the words of a text, in lower case: split at what is neither letter nor digit and
-// where a capital follows a small letter, without the s of a plural. Scripts without spaces have a word
-// for each character.
+// words splits a text into words in lower case: at characters other than letters and digits, and where a capital
+// follows a small letter, without the s of a plural. In scripts without spaces, each character is a word.
 func words(text string) []string {
 	var out []string
 	var b strings.Builder

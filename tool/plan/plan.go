@@ -1,5 +1,5 @@
-// Package plan has update_plan: the steps of a longer task and how far they are, for the
-// person to see. It changes nothing; the plan is the call itself (contract §11).
+// Package plan implements update_plan: the steps of a longer task and their progress, for a person to
+// see. It changes nothing; the plan is the call itself.
 package plan
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/toolcrib/toolcrib/tool"
 )
 
-// Name of the tool.
+// Name is the name of the tool.
 const Name = "update_plan"
 
-// Bounds of a plan; the schema has them, too.
+// Bounds of a plan, which are also in its schema.
 const (
 	MaxSteps     = 40
 	MaxStepChars = 400
@@ -23,10 +23,10 @@ const (
 // Step is a step of a plan.
 type Step struct {
 	Step   string `json:"step"`
-	Status string `json:"status,omitempty"` // pending, in_progress, done or completed, which is done; "" = pending
+	Status string `json:"status,omitempty"` // pending (or ""), in_progress, done (or completed)
 }
 
-// marks stand before the steps, by their status.
+// marks precede the steps, by their status.
 var marks = map[string]string{"": "[ ] ", "pending": "[ ] ", "in_progress": "[>] ", "done": "[x] ", "completed": "[x] "}
 
 // New returns update_plan.

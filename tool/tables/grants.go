@@ -7,21 +7,19 @@ import (
 	globs "github.com/toolcrib/toolcrib/tool/internal/pattern"
 )
 
-// grantPrefix begins the grants that name tables: sql:NAME/schema.table (contract
-// §11).
+// grantPrefix begins the grants that name tables: sql:NAME/schema.table.
 const grantPrefix = "sql:"
 
-// administrator sees every table; somebody must be acting (N18, N19).
+// administrator reports whether the user sees every table. There must be an acting user (N18, N19).
 func administrator(who toolcrib.Principal) bool { return who.Admin && who.User != "" }
 
-// mayConnect reports whether a grant of the user names anything in the database.
-// Grants that are nil name no table: unlike tools, tables are shown to those only who
-// are given them.
+// mayConnect reports whether a grant of the user names anything in the database. If the grants are nil,
+// they name no table: unlike tools, tables are visible only to users who are granted them.
 func mayConnect(who toolcrib.Principal, database string) bool {
 	return administrator(who) || len(patterns(who, database)) > 0
 }
 
-// permitted reports which tables of a database the user may see.
+// permitted returns a function that reports whether the user may see a table of a database.
 func permitted(who toolcrib.Principal, database string) func(schema, table string) bool {
 	if administrator(who) {
 		return func(string, string) bool { return true }
@@ -29,7 +27,7 @@ func permitted(who toolcrib.Principal, database string) func(schema, table strin
 	all := patterns(who, database)
 	return func(schema, table string) bool {
 		if strings.Contains(schema, ".") {
-			return false // a grant cannot name it: which dot would be which?
+			return false // ambiguous: a grant separates schema and table by a dot
 		}
 		for _, p := range all {
 			if globs.Wild(p.schema, schema) && globs.Wild(p.table, table) {
@@ -42,10 +40,9 @@ func permitted(who toolcrib.Principal, database string) func(schema, table strin
 
 type pattern struct{ schema, table string }
 
-// patterns are the grants about a database. In the names of schema and table * stands
-// for any characters and ? for one; wildcards alone for both grant nothing, so that
-// nobody is given a whole database by accident. The name of the database is taken as
-// it is.
+// patterns returns the grants about a database. In the names of schema and table, * matches any
+// characters and ? matches one; wildcards alone for both grant nothing, so that a whole database is
+// never granted by accident. The name of the database is literal.
 func patterns(who toolcrib.Principal, database string) []pattern {
 	if who.User == "" || database == "" {
 		return nil

@@ -1,6 +1,5 @@
-// Package tables has describe_tables: the structure of configured databases, never
-// what is in them (N19, N24; contract §11). The packages below it read one kind of
-// database each.
+// Package tables implements describe_tables: the structure of configured databases, never their content
+// (N19, N24). Each package below it reads one kind of database.
 package tables
 
 import (
@@ -15,17 +14,16 @@ import (
 )
 
 const (
-	// Name of the tool.
+	// Name is the name of the tool.
 	Name = "describe_tables"
 	// Group is the group of the tool.
 	Group = "sql"
-	// Target is the kind of the targets of the tool; their names are those of
-	// databases.
+	// Target is the kind of the tool's targets, which are named by databases.
 	Target = "sql"
 
-	maxListed    = 1000 // tables of a database by name
+	maxListed    = 1000 // tables of a database, if only their names are listed
 	maxDescribed = 100  // tables with their columns
-	maxColumns   = 500  // of a table
+	maxColumns   = 500  // columns of a table
 	maxBytes     = 48 << 10
 	maxText      = 256 // bytes of a name or type
 
@@ -33,32 +31,32 @@ const (
 	maxAtOnce      = 4                // connections of one tool
 )
 
-// Database is one that the configuration names (sql: {name: {url}}).
+// Database is a configured database (sql: {name: {url}}).
 type Database struct {
 	Name string
-	// Read reads its structure. It connects again, reads only, and lets go. Its errors
-	// are for operators, and hold neither password nor URL.
+	// Read reads the structure. Each call makes a new read-only connection and closes it. Its errors
+	// are for operators, and contain neither password nor URL.
 	Read func(ctx context.Context, q Query) (Structure, error)
 }
 
-// Query says what is wanted of a database.
+// Query selects a part of a database.
 type Query struct {
-	Schema, Table string // "" = any
-	// Want reports whether a table is wanted at all; it decides beside Schema and Table.
+	Schema, Table string // if "", any
+	// Want reports whether a table is selected, in addition to Schema and Table.
 	Want func(schema, table string) bool
-	// Columns asks for columns and keys, not for names alone.
+	// Columns requests columns and keys in addition to names.
 	Columns bool
-	// At most so many tables, and columns of each, are read.
+	// The bounds of tables and of the columns of each.
 	MaxTables, MaxColumns int
 }
 
-// Matches reports whether a table is wanted.
+// Matches reports whether a table is selected.
 func (q Query) Matches(schema, table string) bool {
 	return (q.Schema == "" || q.Schema == schema) && (q.Table == "" || q.Table == table) && q.Want != nil &&
 		q.Want(schema, table)
 }
 
-// Safe is an error of a database of a kind without secrets, such as its address.
+// Safe returns an error of a kind of database with its secrets, such as its address, masked.
 func Safe(kind string, err error, secrets ...string) error {
 	if err == nil {
 		return nil
@@ -72,17 +70,17 @@ func Safe(kind string, err error, secrets ...string) error {
 	for _, s := range secrets {
 		if s != "" {
 			text = strings.ReplaceAll(text, s, guard.Redacted)
-			known.Learn(guard.Secret{Name: "address", Value: s}) // in other spellings
+			known.Learn(guard.Secret{Name: "address", Value: s}) // also in other spellings
 		}
 	}
 	return errors.New(kind + ": " + guard.RedactText(known.Mask(text)))
 }
 
-// Structure is what a database consists of, sorted by schema and name.
+// Structure is the structure of a database, sorted by schema and name.
 type Structure struct {
 	Kind   string // sqlite | postgresql
 	Tables []Table
-	More   bool // there are other tables
+	More   bool // whether there are other tables
 }
 
 // Table is a table or a view.
@@ -99,27 +97,27 @@ type Table struct {
 // Column is a column of a table.
 type Column struct {
 	Name     string `json:"name"`
-	Type     string `json:"type"` // as the database calls it
+	Type     string `json:"type"` // in the database's own terms
 	Nullable bool   `json:"nullable"`
 }
 
-// ForeignKey says that columns refer to those of another table.
+// ForeignKey is a reference of columns to those of another table.
 type ForeignKey struct {
 	Columns    []string `json:"columns"`
 	Schema     string   `json:"schema"`
 	Table      string   `json:"table"`
-	References []string `json:"references,omitempty"` // none = its primary key
+	References []string `json:"references,omitempty"` // if empty, its primary key
 }
 
-// Options for [New].
+// Options are the options of [New].
 type Options struct {
-	// Databases by distinct names.
+	// Databases are the databases, with distinct names.
 	Databases []Database
-	// Timeout is for one database; 0 = 10 s.
+	// Timeout bounds the time for one database. If 0, it is 10 s.
 	Timeout time.Duration
 }
 
-// New returns describe_tables; without a database, none.
+// New returns describe_tables, or nothing without a database.
 func New(options Options) []toolcrib.Tool {
 	if len(options.Databases) == 0 {
 		return nil
@@ -142,7 +140,7 @@ const parameters = `{
 
 type describe struct {
 	options Options
-	slots   chan struct{} // one for each connection
+	slots   chan struct{} // contains one element per connection
 }
 
 type input struct {
@@ -181,13 +179,13 @@ func read(call toolcrib.Call) (input, error) {
 	return in, nil
 }
 
-// Admit refuses a call that nobody makes.
+// Admit refuses a call without an acting user.
 func (t *describe) Admit(call toolcrib.Call) error {
 	_, err := read(call)
 	return err
 }
 
-// Targets names the database, if the call does.
+// Targets returns the database, if the call names one.
 func (t *describe) Targets(call toolcrib.Call) []toolcrib.Target {
 	in, err := read(call)
 	if err != nil || in.Database == "" {
@@ -196,9 +194,8 @@ func (t *describe) Targets(call toolcrib.Call) []toolcrib.Target {
 	return []toolcrib.Target{{Kind: Target, Name: in.Database}}
 }
 
-// Call shows what the acting user's grants name. A database or table that there is
-// none of and one that is not permitted get the same answer; nothing is connected
-// to for the latter.
+// Call returns the parts of the databases that the acting user's grants name. The result for a database or table is
+// the same if it does not exist and if it is not permitted; in the latter case no connection is made.
 func (t *describe) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -238,7 +235,7 @@ func (t *describe) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 	return out, err
 }
 
-// nothing is the one answer for what is not there and for what is not permitted.
+// nothing returns the error for names that do not exist or are not permitted.
 func nothing(in input, found result, tables int) error {
 	if in.Database != "" && len(found.Databases) == 0 {
 		return toolcrib.Failf(toolcrib.NotFound, "there is no database %q, or you may not see any of its tables", in.Database)
@@ -279,7 +276,7 @@ func (t *describe) one(ctx context.Context, who toolcrib.Principal, d Database, 
 	}
 	shown.Kind = structure.Kind
 	for _, table := range structure.Tables {
-		// Whatever reads the database, only what is permitted is shown.
+		// Only permitted tables are shown, regardless of the result of Read.
 		if q.Matches(table.Schema, table.Name) {
 			shown.Tables = append(shown.Tables, table.visible(may))
 		}
@@ -295,7 +292,7 @@ func failure(name string, err error) error {
 	return &toolcrib.ToolError{Kind: toolcrib.ExecutionFailed, Message: message, Err: err}
 }
 
-// visible is the table without what points to tables that are not permitted.
+// visible returns the table without references to tables that are not permitted.
 func (table Table) visible(may func(schema, table string) bool) Table {
 	shown := Table{
 		Schema: table.Schema, Name: table.Name, Kind: table.Kind, More: table.More,
@@ -316,7 +313,7 @@ func (table Table) visible(may func(schema, table string) bool) Table {
 	return shown
 }
 
-// fit leaves out the last tables, until the rest fits the room there is.
+// fit removes tables from the end, until the rest fits the room.
 func (d *shownDatabase) fit(room *int) (cutOff bool) {
 	*room -= len(d.Name) + len(d.Error) + 64
 	for i, table := range d.Tables {
