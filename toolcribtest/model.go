@@ -1,10 +1,9 @@
-// Package toolcribtest has fakes for testing what is built on toolcrib: a model that
-// says what it is told to, and a tool that records its calls. None of them touches a
-// network, a disk or the time, so that they can be used in a bubble of testing/synctest,
-// whose clock stands still.
+// Package toolcribtest provides fakes for testing programs that are built on toolcrib: a model that
+// plays given replies, and a tool that records its calls. They use no network, disk or clock, so that
+// they work in a bubble of testing/synctest.
 //
-// The packages below it hold one suite for each interface, to run against every
-// implementation: tooltest, modeltest, journaltest, gatetest.
+// The packages below it contain a suite for each interface, to run against every implementation:
+// tooltest, modeltest, journaltest, gatetest.
 package toolcribtest
 
 import (
@@ -19,19 +18,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/deltas"
 )
 
-// Reply is what a [Model] does with one request. The zero value is an empty reply.
+// Reply is the reply of a [Model] to one request. The zero value is an empty reply.
 type Reply struct {
-	Parts  []toolcrib.Part // of the assistant's message
-	Finish toolcrib.Finish // Reason "" = tool_calls if there are any, else stop
+	Parts  []toolcrib.Part // parts of the assistant's message
+	Finish toolcrib.Finish // if Reason is "", it is tool_calls if there are calls, otherwise stop
 
-	Err error // comes instead of the end
+	Err error // error in place of the end
 	Cut bool  // the stream stops without an end and without an error
 }
 
-// Say is a reply of text alone.
+// Say returns a reply of text.
 func Say(text string) Reply { return Reply{Parts: []toolcrib.Part{{Text: text}}} }
 
-// Ask is a reply that calls tools.
+// Ask returns a reply that calls tools.
 func Ask(calls ...toolcrib.ToolCall) Reply {
 	var r Reply
 	for i := range calls {
@@ -40,24 +39,23 @@ func Ask(calls ...toolcrib.ToolCall) Reply {
 	return r
 }
 
-// Fail is a reply that fails with an error of the class.
+// Fail returns a reply that fails with an error of the class.
 func Fail(class toolcrib.ErrorClass) Reply {
 	return Reply{Err: &toolcrib.ModelError{Class: class, Provider: "toolcribtest", Message: "scripted " + string(class)}}
 }
 
-// CallOf makes a call for [Ask]. arguments is sent as it is, valid or not.
+// CallOf returns a call for [Ask]. arguments is sent unchanged, valid or not.
 func CallOf(id, name, arguments string) toolcrib.ToolCall {
 	return toolcrib.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(arguments)}
 }
 
-// Using sets the tokens that the reply reports.
+// Using returns the reply with the tokens that it reports.
 func (r Reply) Using(input, output int64) Reply {
 	r.Finish.Usage = toolcrib.TokenUsage{InputTokens: input, OutputTokens: output, Reported: true}
 	return r
 }
 
-// Model is a model that replies as it is told to and records what it was asked.
-// It is safe for use by many runs at once.
+// Model is a model that plays replies and records its requests. It is safe for concurrent use by many runs.
 type Model struct {
 	reply func(n int, req *toolcrib.Request) Reply
 
@@ -65,9 +63,9 @@ type Model struct {
 	requests []*toolcrib.Request
 }
 
-// NewModel returns a model that gives the replies in order, one for each request,
-// whatever the request says. A request too many fails with class other. To choose
-// by the request instead, see [NewModelFunc] and package provider/script.
+// NewModel returns a model that plays the replies in order, one for each request, regardless of the
+// request. Further requests fail with class other. To choose a reply by the request, use [NewModelFunc]
+// or package provider/script.
 func NewModel(replies ...Reply) *Model {
 	return NewModelFunc(func(n int, _ *toolcrib.Request) Reply {
 		if n < len(replies) {
@@ -80,13 +78,13 @@ func NewModel(replies ...Reply) *Model {
 	})
 }
 
-// NewModelFunc returns a model whose replies are made by reply: for the nth
-// request, from 0. reply is called by many goroutines if the model is, and may block.
+// NewModelFunc returns a model that calls reply for its replies, with the number of the request from 0.
+// reply is called concurrently if the model is, and may block.
 func NewModelFunc(reply func(n int, req *toolcrib.Request) Reply) *Model {
 	return &Model{reply: reply}
 }
 
-// Requests returns copies of the requests so far, in the order in which they came.
+// Requests returns copies of the requests so far, in order.
 func (m *Model) Requests() []*toolcrib.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +127,7 @@ func (m *Model) play(ctx context.Context, r Reply, yield func(toolcrib.Delta, er
 	}
 }
 
-// clone copies what a caller may go on changing after the request.
+// clone copies the parts that a caller may modify after the request.
 func clone(req *toolcrib.Request) *toolcrib.Request {
 	c := *req
 	c.Messages, c.Tools = slices.Clone(req.Messages), slices.Clone(req.Tools)

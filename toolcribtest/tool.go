@@ -9,15 +9,14 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// ToolOptions say what a [Tool] is and does.
+// ToolOptions describe a [Tool].
 type ToolOptions struct {
 	Spec   toolcrib.Spec
-	Do     func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) // nil = it returns Output
+	Do     func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) // if nil, it returns Output
 	Output toolcrib.Output
 }
 
-// Tool does what it is told to and records its calls. It is safe for use by many
-// runs at once.
+// Tool does what its options say and records its calls. It is safe for concurrent use by many runs.
 type Tool struct {
 	o ToolOptions
 
@@ -25,15 +24,14 @@ type Tool struct {
 	calls []toolcrib.Call
 }
 
-// NewTool returns a tool as o says.
+// NewTool returns a tool with options.
 func NewTool(o ToolOptions) *Tool { return &Tool{o: o} }
 
-// ReadOnly returns a tool of that name, on by default, that only reads and always
-// returns text.
+// ReadOnly returns a tool with a name, on by default, that only reads and always returns text.
 func ReadOnly(name, text string) *Tool { return says(name, text, toolcrib.EffectReadOnly) }
 
-// Writer returns a tool of that name, on by default, whose calls are writes that
-// must not be repeated, and that always returns text.
+// Writer returns a tool with a name, on by default, whose calls are writes that must not be repeated,
+// and that always returns text.
 func Writer(name, text string) *Tool { return says(name, text, toolcrib.EffectNonIdempotentWrite) }
 
 func says(name, text string, effect toolcrib.Effect) *Tool {
@@ -43,10 +41,10 @@ func says(name, text string, effect toolcrib.Effect) *Tool {
 	})
 }
 
-// Spec returns the spec that was given.
+// Spec returns the given spec.
 func (t *Tool) Spec() toolcrib.Spec { return t.o.Spec }
 
-// Call records the call and does what the options say, unless ctx has ended.
+// Call records the call and calls Do of the options, unless ctx has ended.
 func (t *Tool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	recorded := call
 	recorded.Arguments = bytes.Clone(call.Arguments)

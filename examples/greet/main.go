@@ -1,4 +1,4 @@
-// Command greet is toolcrib as a library: a Go function as a tool, a model, a run.
+// Command greet uses toolcrib as a library: a Go function as a tool, a model, a run.
 //
 //	go run ./greet                                                     # a scripted model; no key, no network
 //	OPENAI_API_KEY=… go run ./greet gpt-5-mini "Greet Ada and Grace."  # a real one
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// greeting is what the model gives; its JSON Schema is made from the struct.
+// greeting is the input that the model gives; its JSON Schema is derived from the struct.
 type greeting struct {
 	Name string `json:"name" jsonschema:"whom to greet"`
 }
@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer, id, prompt string) error {
 	if err != nil {
 		return err
 	}
-	// With a gate, limits and a journal in memory; Options has others.
+	// With a gate, limits and a journal in memory; Options has further settings.
 	runner, err := agent.New(agent.Options{Tools: []toolcrib.Tool{greet}, Model: model})
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer, id, prompt string) error {
 	return err
 }
 
-// open takes OpenAI if there is a key, else a script.
+// open returns a model of OpenAI if there is a key, otherwise a script.
 func open() (toolcrib.Model, error) {
 	if key := os.Getenv("OPENAI_API_KEY"); key != "" {
 		return openai.New(openai.Options{Options: wire.Options{APIKey: key}})

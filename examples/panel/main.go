@@ -1,4 +1,4 @@
-// Command panel has several agents work on one question: one proposes an answer, two criticise it, and
+// Command panel lets several agents work on one question: one proposes an answer, two criticise it, and
 // one writes the synthesis. Each answers in a run of its own.
 //
 //	go run ./panel                                                            # scripts; no key, no network
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// members are the agents, by name: what each is told, and what it says without a real model.
+// members are the agents, by name: the system text of each, and its reply without a real model.
 var members = map[string]struct{ system, script string }{
 	"architect": {"You design systems and prefer what is simple.", `
 - text: '{"role": "proposer", "summary": "Keep sessions in SQLite.", "confidence": 0.8}'
@@ -57,7 +57,7 @@ func run(ctx context.Context, out io.Writer, id, question string) error {
 		names = append(names, spawn.Agent{Name: name})
 	}
 	report, state, err := team.Run(ctx, agent.Options{
-		// By spawn the agents are asked; verify is what they may call.
+		// spawn asks the agents, who may call verify.
 		Tools:  append(verify.New(verify.Options{}), spawn.New(names)),
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) { return open(m.Provider) },
 		Agents: func(_ context.Context, _ toolcrib.Principal, name, _ string) (agent.Task, error) {
@@ -86,14 +86,14 @@ func run(ctx context.Context, out io.Writer, id, question string) error {
 	}
 	var synthesis team.Synthesis
 	if err := json.Unmarshal(report.Synthesis, &synthesis); err != nil {
-		_, err = state.Answer() // the error says why
+		_, err = state.Answer() // the error is the reason
 		return err
 	}
 	fmt.Fprintf(out, "%s (%.0f %%)\n", synthesis.Consensus, 100*synthesis.Confidence)
 	return nil
 }
 
-// open takes OpenAI if there is a key, else the script of the agent.
+// open returns a model of OpenAI if there is a key, otherwise the script of the agent.
 func open(name string) (toolcrib.Model, error) {
 	if key := os.Getenv("OPENAI_API_KEY"); key != "" {
 		return openai.New(openai.Options{Options: wire.Options{APIKey: key}})

@@ -1,5 +1,5 @@
-// Package deltas plays a whole message as a stream, for the models that make
-// their replies themselves: scripted ones and the offline model.
+// Package deltas plays a complete message as a stream, for the models that make their replies
+// themselves: scripted ones and the offline model.
 package deltas
 
 import (
@@ -11,13 +11,11 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// maxPieces bounds the pieces that one text is cut into, so that a long text does
-// not become a flood of deltas.
+// maxPieces bounds the pieces of one text, so that a long text does not become a flood of deltas.
 const maxPieces = 512
 
-// Of yields m the way a provider streams it: texts and thinking word by word, the
-// arguments of each call in two pieces at least, if they have two bytes. It does
-// not yield the end of the reply. m is not changed.
+// Of yields m in pieces like a provider: texts and thinking word by word, and the arguments of each call in at
+// least two pieces, if they have two bytes. It does not yield the end of the reply, and does not modify m.
 func Of(m toolcrib.Message) iter.Seq[toolcrib.Delta] {
 	var all []toolcrib.Delta
 	calls := 0
@@ -38,7 +36,7 @@ func Of(m toolcrib.Message) iter.Seq[toolcrib.Delta] {
 			for piece := range halves(string(c.Arguments)) {
 				all = append(all, toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: calls, Arguments: piece}})
 			}
-			if len(all) == first { // no arguments at all
+			if len(all) == first { // no arguments
 				all = append(all, toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: calls}})
 			}
 			d := all[first].ToolCall
@@ -53,8 +51,7 @@ func Of(m toolcrib.Message) iter.Seq[toolcrib.Delta] {
 	return slices.Values(all)
 }
 
-// Reason is why a model stops that replies with m: for its calls, or because the
-// answer is whole.
+// Reason returns the finish reason of m: tool_calls if it has calls, otherwise stop.
 func Reason(m toolcrib.Message) toolcrib.FinishReason {
 	if len(m.ToolCalls()) > 0 {
 		return toolcrib.FinishToolCalls
@@ -62,20 +59,20 @@ func Reason(m toolcrib.Message) toolcrib.FinishReason {
 	return toolcrib.FinishStop
 }
 
-// words cuts s after white space; joined, the pieces are s.
+// words cuts s after white space. The concatenated pieces are s.
 func words(s string) iter.Seq[string] {
 	return cut(s, len(s)/maxPieces, func(before, after rune) bool {
 		return unicode.IsSpace(before) && !unicode.IsSpace(after)
 	})
 }
 
-// halves cuts s into pieces of about 24 bytes, two at least.
+// halves cuts s into pieces of about 24 bytes, at least two.
 func halves(s string) iter.Seq[string] {
 	return cut(s, max(min(24, len(s)/2), len(s)/maxPieces), func(rune, rune) bool { return true })
 }
 
-// cut cuts s between two characters that at agrees to, once a piece has least
-// bytes. Invalid UTF-8 goes through byte by byte.
+// cut cuts s between two characters for which at returns true, once a piece has least bytes. Invalid
+// UTF-8 is cut byte by byte.
 func cut(s string, least int, at func(before, after rune) bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := 0

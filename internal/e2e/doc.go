@@ -1,3 +1,3 @@
-// Package e2e tests the built binary from outside, against servers that speak the
-// real APIs' shapes and check every request as strictly as the real ones do.
+// Package e2e tests the built binary from outside, against servers that imitate the real APIs and check
+// every request as strictly.
 package e2e

@@ -1,5 +1,5 @@
-// Package lazyregexp has regular expressions that are compiled when they are first used, so that a program does not
-// compile all of them when it starts.
+// Package lazyregexp provides regular expressions that are compiled at their first use, so that a
+// program does not compile all of them when it starts.
 package lazyregexp
 
 import (
@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression with those methods of [regexp.Regexp] that are needed. It may be used by several
-// goroutines.
+// Regexp is a regular expression with the methods of [regexp.Regexp] that are used. It is safe for
+// concurrent use by multiple goroutines.
 type Regexp struct {
 	text     string
 	compiled func() *regexp.Regexp
 }
 
-// inTest is set in the binaries of go test, where a wrong expression is found at once.
+// inTest is set in binaries of go test, in which invalid expressions panic immediately.
 var inTest = len(os.Args) > 0 && strings.HasSuffix(strings.TrimSuffix(os.Args[0], ".exe"), ".test")
 
-// New returns an expression. It panics at the first use if the text is invalid, and in tests at once.
+// New returns an expression. If text is invalid, it panics at the first use, and in tests immediately.
 func New(text string) *Regexp {
 	r := &Regexp{text: text, compiled: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 	if inTest {

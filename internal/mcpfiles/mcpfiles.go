@@ -1,6 +1,6 @@
-// Package mcpfiles reads the MCP servers of other products' configuration files: mcpServers
-// as Claude Code, Claude Desktop and Cursor write it, VS Code's servers and inputs, Zed's
-// context_servers, Codex's mcp_servers. It opens nothing.
+// Package mcpfiles reads the MCP servers in configuration files of other products: mcpServers in the
+// form of Claude Code, Claude Desktop and Cursor, VS Code's servers and inputs, Zed's context_servers,
+// Codex's mcp_servers. It opens no file.
 package mcpfiles
 
 import (
@@ -21,16 +21,16 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Server is a server of a file, as an entry of mcpServers.
+// Server is a server of a file in the form of an entry of mcpServers.
 type Server struct {
 	Name    string
 	Entry   config.MCPEntry
-	Secrets []string // the stored secrets that the entry refers to
-	Notes   []string // what of it does not count here, or counts in another way
-	Err     error    // why it cannot be read; if set, nothing else counts
+	Secrets []string // stored secrets that the entry refers to
+	Notes   []string // parts of it that are ignored or interpreted differently
+	Err     error    // why it cannot be read; if set, only Name is valid
 }
 
-// Conceal replaces what looks like a secret in the entry by references to stored secrets.
+// Conceal replaces values in the entry that look like secrets by references to stored secrets.
 func (s *Server) Conceal() {
 	hide := func(key, name string, value *string) {
 		as := secretName.ReplaceAllString(s.Name+"."+name, "_")
@@ -57,7 +57,7 @@ func (s *Server) Conceal() {
 // entry has the keys of all products.
 type entry struct {
 	Type      string            `json:"type"`
-	Command   json.RawMessage   `json:"command"` // a text; with Zed also an object
+	Command   json.RawMessage   `json:"command"` // a string; with Zed also an object
 	Args      []string          `json:"args"`
 	Env       map[string]any    `json:"env"`
 	Cwd       string            `json:"cwd"`
@@ -67,7 +67,7 @@ type entry struct {
 	Disabled  bool              `json:"disabled"`
 	Enabled   *bool             `json:"enabled"`
 	Source    string            `json:"source"`  // Zed: custom
-	Timeout   float64           `json:"timeout"` // Claude Code: of a call, in milliseconds
+	Timeout   float64           `json:"timeout"` // Claude Code: timeout of a call, in milliseconds
 	OAuth     *struct {
 		ClientID     string          `json:"clientId"`
 		CallbackPort int             `json:"callbackPort"`
@@ -80,7 +80,7 @@ type entry struct {
 		Scopes       []string `json:"scopes"`
 	} `json:"auth"`
 
-	EnvVars     []any             `json:"env_vars"` // names, or objects with one
+	EnvVars     []any             `json:"env_vars"` // names, or objects with a name
 	Scopes      []string          `json:"scopes"`
 	BearerVar   string            `json:"bearer_token_env_var"`
 	HTTPHeaders map[string]string `json:"http_headers"`
@@ -96,7 +96,7 @@ type file struct {
 	Servers        map[string]json.RawMessage `json:"servers"`
 	ContextServers map[string]json.RawMessage `json:"context_servers"`
 	Codex          map[string]json.RawMessage `json:"mcp_servers"`
-	MCP            *file                      `json:"mcp"` // of VS Code's settings
+	MCP            *file                      `json:"mcp"` // in VS Code's settings
 	Inputs         []struct {
 		ID       string `json:"id"`
 		Password bool   `json:"password"`
@@ -104,17 +104,17 @@ type file struct {
 	} `json:"inputs"`
 }
 
-// reading is what references in a file stand for.
+// reading contains the values of references in a file.
 type reading struct {
 	path   string
 	getenv func(string) string
-	inputs map[string]string // values of inputs that are no secrets
-	millis bool              // timeouts are those of Claude Code
+	inputs map[string]string // values of inputs that are not secrets
+	millis bool              // timeouts are in milliseconds (Claude Code)
 	server *Server
 }
 
-// Read returns the servers of a file, sorted by name. path is its absolute path, by which its
-// folder is known. Secrets that are written out are left out, with references in their place.
+// Read returns the servers of a file, sorted by name. path is its absolute path, which determines the
+// folder. Secrets in it are replaced by references.
 func Read(path string, data []byte, getenv func(string) string) ([]Server, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	text, err := hujson.Standardize(slices.Clone(data))
@@ -247,7 +247,7 @@ func (r *reading) timeouts(e *entry) {
 	}
 }
 
-// signIn fills in how one signs in.
+// signIn sets the options for signing in.
 func (r *reading) signIn(e *entry) {
 	o := config.MCPEntryOAuth{Scopes: e.Scopes}
 	if e.OAuth != nil {
@@ -267,7 +267,7 @@ func (r *reading) signIn(e *entry) {
 	}
 }
 
-// used are the keys that are read.
+// used lists the keys that are read.
 var used = []string{
 	"type", "command", "args", "env", "cwd", "url", "serverUrl", "headers", "disabled", "enabled", "source", "env_vars",
 	"bearer_token_env_var", "http_headers", "env_http_headers", "tool_timeout_sec", "enabled_tools",
@@ -287,7 +287,7 @@ var (
 	secretName = lazyregexp.New(`[^A-Za-z0-9_.-]`)
 )
 
-// fill writes references as toolcrib has them.
+// fill converts references to toolcrib's form.
 func (r *reading) fill(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(ref string) string {
 		inner := ref[2 : len(ref)-1]
@@ -324,7 +324,7 @@ func (r *reading) fill(text string) string {
 	})
 }
 
-// workspace is the folder that a file is about.
+// workspace returns the folder that a file is for.
 func (r *reading) workspace() string {
 	dir := filepath.Dir(r.path)
 	if strings.HasPrefix(filepath.Base(dir), ".") { // .vscode, .cursor

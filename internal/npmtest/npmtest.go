@@ -1,4 +1,4 @@
-// Package npmtest finds what scripts/npm has installed, for tests.
+// Package npmtest finds packages that scripts/npm has installed, for tests.
 package npmtest
 
 import (
@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// at is where scripts/npm installs. It is looked for at the start: tests have homes of their own.
+// at is the folder of scripts/npm. It is determined at the start, because tests set other home folders.
 var at = func() string {
 	if dir := os.Getenv("TOOLCRIB_NPM"); dir != "" {
 		return dir
 	}
-	cache, _ := os.UserCacheDir() // then nothing is found
+	cache, _ := os.UserCacheDir() // on error nothing is found
 	return filepath.Join(cache, "toolcrib-npm")
 }()
 
-// Package is the folder of a package, such as openai@6.1.0, or of several in one word, as in
-// scripts/npm. A test without it is skipped.
+// Package returns the folder of a package, such as openai@6.1.0, or of several packages in one word, as
+// in scripts/npm. A test is skipped if it is missing.
 func Package(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(at, strings.NewReplacer("@", "_", "/", "_", " ", "_").Replace(name))
@@ -29,15 +29,14 @@ func Package(t *testing.T, name string) string {
 	return dir
 }
 
-// Node is the Node that current packages run on.
+// Node returns the Node program for current packages.
 func Node(t *testing.T) string {
 	t.Helper()
 	name := "node-" + runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
 	return filepath.Join(Package(t, name+"@22.23.3"), "node_modules", name, "bin", "node")
 }
 
-// Conformance returns the official conformance suite of MCP: the program that runs it, and its first
-// argument.
+// Conformance returns the official conformance suite of MCP: the program that runs it, and its first argument.
 func Conformance(t *testing.T) (node, suite string) {
 	t.Helper()
 	dir := Package(t, "@modelcontextprotocol/conformance@0.2.0-alpha.12")

@@ -1,6 +1,6 @@
-// Package providers is the table of the types of providers: what the configuration,
-// the search for a model and doctor need to know of each, and how its models are
-// opened. A new type is a package below provider and a row here.
+// Package providers is the table of provider types: everything that the configuration, the search for a
+// model and doctor need to know about each, and how to open its models. A new type is a package below
+// provider and a row here.
 package providers
 
 import (
@@ -21,45 +21,44 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Settings are what an adapter is opened with: the part that all HTTP APIs share, and
-// the keys that only some types have.
+// Settings are the options for opening an adapter: those that all HTTP APIs share, and the keys that
+// only some types have.
 type Settings struct {
 	wire.Options
-	API  string // which API of an OpenAI-compatible server
-	File string // replies to play
+	API  string // API of an OpenAI-compatible server
+	File string // file with replies to play
 }
 
 // Type describes one type of provider.
 type Type struct {
-	Name string // as in providers.NAME.type
+	Name string // value of providers.NAME.type
 
-	KeyVariable string // environment variable that usually holds the key; "" = none is needed
-	// AddressVariable is the environment variable in which the vendor's own programs look
-	// for an address; "" = none. ParseAddress turns its value into a URL; if nil,
-	// it is one.
+	KeyVariable string // environment variable that usually contains the key; "" if none is needed
+	// AddressVariable is the environment variable in which the vendor's own programs expect an address,
+	// or "". ParseAddress converts its value to a URL; if nil, the value is one.
 	AddressVariable string
 	ParseAddress    func(value string) string
 
-	// DefaultModel is used where the key is set and no model is configured; "" = the type
-	// is not looked for. It is small, current and calls tools. Of several keys, that of the
-	// lowest Rank is used.
+	// DefaultModel is used if the key is set and no model is configured. If "", the type is not used
+	// without configuration. The model is small, current and calls tools. If several keys are set, the
+	// type with the lowest Rank is used.
 	DefaultModel string
 	Rank         int
 
 	NeedsEntry bool   // has no meaning without an entry in providers
 	InProcess  bool   // runs here, without a network
-	OwnMachine bool   // a server that people run on their own machine
+	OwnMachine bool   // a server that users run on their own machine
 	Start      string // command that starts such a server
-	HasAPI     bool   // takes the key api
-	// HasReasoning says that the type takes the key reasoning: others have only one way.
+	HasAPI     bool   // has the key api
+	// HasReasoning reports whether the type has the key reasoning: other types have only one mode.
 	HasReasoning bool
-	HasFile      bool // needs the key file
+	HasFile      bool // requires the key file
 
-	// New opens the models of a provider; if nil, this version cannot use the type.
+	// New opens the models of a provider. If nil, this version cannot use the type.
 	New func(Settings) (toolcrib.Model, error)
 }
 
-// All returns the types of providers (contract §4), in the order in which they are listed.
+// All returns the types of providers, in the order in which they are listed.
 func All() []Type { return slices.Clone(all()) }
 
 var all = sync.OnceValue(func() []Type {
@@ -123,7 +122,7 @@ func Of(name string) (Type, bool) {
 	return Type{Name: name, NeedsEntry: true}, false
 }
 
-// Names returns the names of the types that keep holds for; if nil, of all.
+// Names returns the names of the types for which keep returns true; if keep is nil, of all types.
 func Names(keep func(Type) bool) []string {
 	var names []string
 	for _, t := range All() {
@@ -134,8 +133,7 @@ func Names(keep func(Type) bool) []string {
 	return names
 }
 
-// ByKey returns the types that are used where their key is set and no model is
-// configured, the preferred first.
+// ByKey returns the types that are used if their key is set and no model is configured, in order of preference.
 func ByKey() []Type {
 	types := slices.DeleteFunc(All(), func(t Type) bool { return t.DefaultModel == "" })
 	slices.SortFunc(types, func(a, b Type) int { return cmp.Compare(a.Rank, b.Rank) })
@@ -148,7 +146,7 @@ func (t Type) Usable() bool { return t.New != nil }
 // WithoutEntry reports whether t can be used without an entry in providers.
 func (t Type) WithoutEntry() bool { return !t.NeedsEntry }
 
-// Address returns the address that the environment names for t; "" if it names none.
+// Address returns the address of t in the environment, or "".
 func (t Type) Address(getenv func(string) string) string {
 	if t.AddressVariable == "" {
 		return ""
@@ -160,8 +158,8 @@ func (t Type) Address(getenv func(string) string) string {
 	return value
 }
 
-// ollamaHost returns the URL that Ollama's variable stands for: [SCHEME://][HOST][:PORT].
-// The address on which a server listens everywhere leads to this machine.
+// ollamaHost returns the URL for a value of Ollama's variable: [SCHEME://][HOST][:PORT]. An address for
+// listening on all interfaces means this machine.
 func ollamaHost(text string) string {
 	if text = strings.TrimSpace(text); text == "" {
 		return ""

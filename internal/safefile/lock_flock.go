@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// NonBlock keeps the opening of a pipe from waiting for its other end.
+// NonBlock prevents the opening of a pipe from waiting for its other end.
 const NonBlock = syscall.O_NONBLOCK
 
-// Lock takes the lock of a file, which ends with the process at the latest, and waits
-// for it no longer than patience.
+// Lock locks a file. It waits for another lock at most for the duration patience. The lock ends with
+// the process at the latest.
 func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|NonBlock, 0o600)
 	if err != nil {

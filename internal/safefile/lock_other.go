@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// NonBlock does not exist here, nor do pipes with a name in a folder.
+// NonBlock is 0: this system has neither the flag nor named pipes in folders.
 const NonBlock = 0
 
-// Lock makes the file, which must not exist, and removes it at the end. One that a
-// killed process left is taken over once it is older than patience.
+// Lock creates the file, which must not exist, and removes it at the end. A file that a killed process
+// left is replaced once it is older than patience.
 func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
@@ -23,7 +23,7 @@ func Lock(path string, patience time.Duration) (unlock func(), err error) {
 			_ = os.Remove(path)
 		}
 		switch busy := errors.Is(err, os.ErrExist); {
-		case !busy && !errors.Is(err, os.ErrPermission): // that is what one is that is just removed
+		case !busy && !errors.Is(err, os.ErrPermission): // the error for a file that was just removed
 			return nil, err
 		case time.Now().Before(deadline):
 		case busy:

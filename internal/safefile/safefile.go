@@ -1,5 +1,4 @@
-// Package safefile changes a file that several processes read and write: one of them at
-// a time, and whole or not at all.
+// Package safefile changes a file that several processes read and write, one process at a time and atomically.
 package safefile
 
 import (
@@ -13,16 +12,16 @@ import (
 	"time"
 )
 
-// ErrBusy means that another program holds the lock.
+// ErrBusy reports that another program holds the lock.
 var ErrBusy = errors.New("another program holds the lock")
 
-// Replace writes a file whole or not at all, for its owner only, and returns when it has
-// reached the disk. prefix begins the name of the temporary file beside it.
+// Replace writes a file atomically, for its owner only, and returns when it has reached the disk.
+// prefix begins the name of the temporary file next to it.
 func Replace(path, prefix string, data []byte) error {
 	return put(path, prefix, data, os.Rename)
 }
 
-// Create is [Replace] for a file that must not exist, or the error is fs.ErrExist.
+// Create is [Replace] for a file that must not exist; otherwise the error is fs.ErrExist.
 func Create(path, prefix string, data []byte) error {
 	return put(path, prefix, data, os.Link)
 }
@@ -33,7 +32,7 @@ func put(path, prefix string, data []byte, name func(from, to string) error) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // what has the other name stays
+	defer func() { _ = os.Remove(f.Name()) }() // a renamed file is not affected
 	if _, err := f.Write(data); err != nil {
 		_ = f.Close()
 		return err
@@ -48,18 +47,18 @@ func put(path, prefix string, data []byte, name func(from, to string) error) err
 	if err != nil {
 		return fmt.Errorf("make sure that it is kept: %w", err)
 	}
-	_ = d.Sync() // not every file system knows it
+	_ = d.Sync() // not every file system supports it
 	return d.Close()
 }
 
-// What a file is that [Read] refuses.
+// Kinds of files that [Read] rejects.
 var (
 	ErrFolder    = errors.New("is a directory, not a file")
 	ErrIrregular = errors.New("is not a regular file")
 	ErrTooLarge  = errors.New("is larger than allowed")
 )
 
-// readError is an error of [Read] in words that follow the name of the file.
+// readError is an error of [Read] with a text that follows the name of the file.
 type readError struct {
 	text  string
 	cause error
@@ -68,15 +67,14 @@ type readError struct {
 func (e *readError) Error() string { return e.text }
 func (e *readError) Unwrap() error { return e.cause }
 
-// Read reads a regular file of at most limit bytes. Symbolic links are followed. It never
-// waits for a pipe or a device. An error is in words that follow the name of the file,
-// such as "does not exist", and wraps its cause. What checks say of the open file, in
-// such words, is an error too.
+// Read reads a regular file of at most limit bytes. It follows symbolic links. It never waits for a pipe or a
+// device. The text of an error follows the name of the file, such as "does not exist"; the error wraps its cause.
+// checks are called with the open file; their errors, with such texts, are also returned.
 func Read(path string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
 	return readBy(os.OpenFile, path, limit, checks)
 }
 
-// ReadIn is [Read] of a file below a root, which no link leads out of.
+// ReadIn is [Read] for a file below a root, which links cannot leave.
 func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
 	return readBy(root.OpenFile, name, limit, nil)
 }
@@ -129,26 +127,26 @@ func read(open opener, path string, limit int64, checks []func(fs.FileInfo) erro
 	return data, err
 }
 
-// lookedFor bounds how many files [RemoveOld] looks at.
+// lookedFor bounds the files that [RemoveOld] checks.
 const lookedFor = 1000
 
-// RemoveOld removes files of a folder that nobody has written for so long, but those whose names begin
-// with a dot. What cannot be removed stays.
+// RemoveOld removes the files of a folder that were not modified for the duration age, except files
+// whose names begin with a dot. Errors are ignored.
 func RemoveOld(dir string, age time.Duration) {
 	folder, err := os.Open(dir)
 	if err != nil {
 		return
 	}
 	defer folder.Close()                    //nolint:errcheck // only read
-	entries, _ := folder.ReadDir(lookedFor) // those that cannot be read stay
+	entries, _ := folder.ReadDir(lookedFor) // unreadable entries stay
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age && e.Name()[0] != '.' {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // or the next time
+			_ = os.Remove(filepath.Join(dir, e.Name())) // otherwise the next time
 		}
 	}
 }
 
-// Cause is an error of the standard library without the path before it.
+// Cause returns an error of the standard library without the path in front of it.
 func Cause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -157,7 +155,8 @@ func Cause(err error) error {
 	return err
 }
 
-// Entries returns what an open folder holds, read a few at a time, so that whoever has seen too many can stop.
+// Entries iterates over the entries of an open folder, which it reads a few at a time, so that a caller
+// can stop early.
 func Entries(folder *os.File) iter.Seq2[fs.DirEntry, error] {
 	return func(yield func(fs.DirEntry, error) bool) {
 		for {

@@ -1,6 +1,6 @@
-// Package standin knows the empty folders that exec_shell puts in place of
-// protected names that do not exist, while a command runs: a name that is mounted
-// read-only cannot be made. To everybody else such a folder is nothing.
+// Package standin manages the empty folders that exec_shell creates in place of protected names that do
+// not exist while a command runs, because a name that is mounted read-only cannot be created. All other
+// code treats such a folder as if it did not exist.
 package standin
 
 import (
@@ -14,8 +14,8 @@ const (
 	writable = 0o222
 )
 
-// Is reports whether path is a stand-in: an empty folder that nobody may write. One
-// that a killed process left behind counts as well.
+// Is reports whether path is a stand-in: an empty folder without write permission. This includes one
+// that a killed process left behind.
 func Is(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&writable != 0 {
@@ -30,14 +30,13 @@ func Is(path string) bool {
 	return len(names) == 0
 }
 
-// Exists reports whether there is something at path other than a stand-in, and
-// nothing that could tell so is in the way.
+// Exists reports whether path exists and is not a stand-in. It returns false if that cannot be determined.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist) && !Is(path)
 }
 
-// Make puts a stand-in where there is nothing, or keeps the one that is there.
+// Make creates a stand-in if path does not exist, or keeps an existing one.
 func Make(path string) error {
 	err := os.Mkdir(path, mode)
 	if errors.Is(err, fs.ErrExist) && Is(path) {
@@ -46,9 +45,9 @@ func Make(path string) error {
 	return err
 }
 
-// Remove removes a stand-in; whatever else is there stays.
+// Remove removes a stand-in, but nothing else.
 func Remove(path string) {
 	if Is(path) {
-		_ = os.Remove(path) // a folder with something in it stays, too
+		_ = os.Remove(path) // a folder that is not empty stays
 	}
 }

@@ -1,4 +1,4 @@
-// Package version says which toolcrib this is.
+// Package version identifies the build of toolcrib.
 package version
 
 import (
@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Both are set by scripts/release with -ldflags -X, and only there.
+// Both are set only by scripts/release, with -ldflags -X.
 var version, commit string
 
-// Version is the version of this build, such as 1.2.0: as it was released, or as
-// the module was fetched; dev for a build of a checkout.
+// Version returns the version of this build, such as 1.2.0: that of the release, or of the module that
+// was fetched; dev for a build of a checkout.
 func Version() string {
 	if version != "" {
 		return version
@@ -28,8 +28,7 @@ var built = sync.OnceValue(func() string {
 	return fromModule("")
 })
 
-// fromModule makes a version of a module's, which is "(devel)" or empty for a
-// checkout.
+// fromModule converts the version of a module, which is "(devel)" or empty for a checkout.
 func fromModule(module string) string {
 	if module == "" || module == "(devel)" {
 		return "dev"
@@ -37,8 +36,8 @@ func fromModule(module string) string {
 	return strings.TrimPrefix(module, "v")
 }
 
-// Commit is the first 12 digits of the commit that was built, with "+dirty" if
-// files had been changed since; "" if the build does not know.
+// Commit returns the first 12 digits of the commit that was built, with "+dirty" if files had been
+// changed since, or "" if unknown.
 func Commit() string {
 	if commit != "" {
 		return commit
@@ -66,8 +65,8 @@ func fromSettings(settings []debug.BuildSetting) string {
 	return revision + dirty
 }
 
-// Go is the version of Go that built this, such as go1.26.8.
+// Go returns the version of Go that built this program, such as go1.26.8.
 func Go() string { return runtime.Version() }
 
-// Platform is the operating system and architecture, such as linux/amd64.
+// Platform returns the operating system and architecture, such as linux/amd64.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

@@ -1,9 +1,8 @@
-// Command testsummary reads the events of go test -json from standard input and
-// prints what matters to a person: a line for each package, the output of what
-// failed, each skipped test with its reason, and the sums alone on the last line.
-// Other lines are passed on; one that begins with [failedCheck] counts as a failure.
+// Command testsummary reads the events of go test -json from standard input and prints a summary: a
+// line for each package, the output of failures, each skipped test with its reason, and the totals on
+// the last line. It passes on other lines; a line that begins with [failedCheck] is a failure.
 //
-// It exits with 1 if a test, a package or a check failed, or if nothing was tested.
+// It exits with 1 if a test, a package or a check failed, or if no test ran.
 package main
 
 import (
@@ -17,10 +16,10 @@ import (
 	"strings"
 )
 
-// maxOutput bounds what is kept of the output of one test, in bytes.
+// maxOutput bounds the stored output of one test, in bytes.
 const maxOutput = 64 << 10
 
-// failedCheck begins a line about a check that was made beside the tests, and failed.
+// failedCheck begins a line about a failed check that is not a test.
 const failedCheck = "FAIL check "
 
 func main() {
@@ -38,7 +37,7 @@ func main() {
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build-output
+	ImportPath  string // package of build-output
 	Test        string
 	Output      string
 	Elapsed     float64
@@ -49,8 +48,8 @@ type summary struct {
 	out                     io.Writer
 	outputs                 map[string]string // by package and test, until it ends
 	passed, failed, skipped int
-	open                    []string        // packages that have started and not ended
-	failedTests             map[string]bool // packages in which a test failed
+	open                    []string        // packages that have not ended
+	failedTests             map[string]bool // packages with a failed test
 	failures, skips         []string
 }
 
@@ -68,7 +67,7 @@ func (s *summary) read(r io.Reader) error {
 			s.add(e)
 		}
 		if err == io.EOF {
-			for _, name := range s.open { // the events broke off
+			for _, name := range s.open { // the events ended early
 				s.endPackage(event{Action: "fail", Package: name})
 			}
 			return nil
@@ -129,8 +128,8 @@ func (s *summary) fail(line, output string) {
 	fmt.Fprintf(s.out, "%s\n%s", line, output)
 }
 
-// endPackage prints of a package that failed what its tests wrote that have not ended: time ran out,
-// or the process died.
+// endPackage prints the output of unfinished tests of a package that failed, because of a timeout or
+// because the process died.
 func (s *summary) endPackage(e event) {
 	switch e.Action {
 	case "pass":
@@ -152,7 +151,7 @@ func (s *summary) endPackage(e event) {
 	}
 }
 
-// reason is what a skipped test said, in one line.
+// reason returns the output of a skipped test on one line.
 func (s *summary) reason(e event) string {
 	var said []string
 	for _, line := range strings.Split(s.outputs[e.Package+" "+e.Test], "\n") {
@@ -167,7 +166,7 @@ func (s *summary) reason(e event) string {
 	return strings.Join(said, " ")
 }
 
-// end prints the sums, and reports whether anything failed or nothing was tested.
+// end prints the totals, and reports whether anything failed or no test ran.
 func (s *summary) end() (bad bool) {
 	fmt.Fprintln(s.out)
 	for _, line := range append(s.skips, s.failures...) {

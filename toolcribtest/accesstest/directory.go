@@ -1,5 +1,5 @@
-// Package accesstest has the suites that every [access.Directory], [access.Tokens]
-// and [access.Quota] must pass.
+// Package accesstest contains the suites for implementations of [access.Directory], [access.Tokens] and
+// [access.Quota].
 package accesstest
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// RunDirectory checks a directory. open returns an empty one, which is closed by the
-// test's cleanup.
+// RunDirectory tests a directory. open returns an empty one, which the test's cleanup closes.
 func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, access.Directory){
@@ -58,7 +57,7 @@ func add(t *testing.T, d access.Directory, u access.User) access.User {
 	return *c.User
 }
 
-// check looks at the parts of a change that every one has.
+// check compares the parts that every change has.
 func check(t *testing.T, c access.Change, kind toolcrib.Kind, name string) {
 	t.Helper()
 	if c.Kind != kind || c.Name != name || c.By != by || c.At.IsZero() || c.At.Nanosecond()%1000 != 0 {
@@ -119,7 +118,7 @@ func lookalikes(t *testing.T, d access.Directory) {
 		{"root", "rооt"}, // two Cyrillic letters
 		{"anna", "Anna"},
 		{"berta", "berta"},
-		{"Ivan", "lvan"},    // a capital i, a small L
+		{"Ivan", "lvan"},    // a capital i and a small L
 		{"modern", "modem"}, // rn and m
 		{"bob", "b0b"},
 	} {
@@ -225,7 +224,7 @@ func reuses(t *testing.T, d access.Directory) {
 	done(t)(d.RemoveUser(t.Context(), "anna", by))
 	for _, n := range []access.NewUser{
 		{User: access.User{Name: "anna"}},
-		{User: access.User{Name: "Anna"}, Reuse: true}, // another name, that looks like it
+		{User: access.User{Name: "Anna"}, Reuse: true}, // a different name that looks like it
 	} {
 		_, err := d.AddUser(t.Context(), n, by)
 		refused(t, err, toolcrib.CodeConflict)
@@ -347,7 +346,7 @@ func refused(t *testing.T, err error, code toolcrib.Code) {
 	}
 }
 
-// done ends the test if a change was not made.
+// done fails the test if a change was not made.
 func done(t *testing.T) func(access.Change, error) {
 	return func(_ access.Change, err error) {
 		t.Helper()

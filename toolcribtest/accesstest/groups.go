@@ -11,13 +11,13 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// group puts a group with these grants.
+// group adds a group with these grants.
 func group(t *testing.T, d access.Directory, name string, grants ...string) {
 	t.Helper()
 	done(t)(d.PutGroup(t.Context(), name, access.GroupEdit{Grants: &grants}, by))
 }
 
-// freed checks that an error is the conflict with one who could use every agent.
+// freed checks that an error is the conflict about a user who could use every agent.
 func freed(t *testing.T, err error, user string) {
 	t.Helper()
 	refused(t, err, toolcrib.CodeConflict)
@@ -27,7 +27,7 @@ func freed(t *testing.T, err error, user string) {
 	}
 }
 
-// A group with members cannot be removed before they are out.
+// members tests that a group with members cannot be removed.
 func members(t *testing.T, d access.Directory) {
 	group(t, d, "staff", "read_file")
 	add(t, d, access.User{Name: "anna", Groups: []string{"staff"}, Disabled: true})
@@ -46,7 +46,7 @@ func members(t *testing.T, d access.Directory) {
 	}
 }
 
-// An edit is made from the group that is there: of many at the same time, none is lost.
+// editedGroups tests that edits apply to the current group: concurrent edits are not lost.
 func editedGroups(t *testing.T, d access.Directory) {
 	edits := []access.GroupEdit{
 		{Description: new("all")}, {Roles: &[]string{"r"}}, {Grants: &[]string{"read_file"}}, {Disabled: new(true)},
@@ -68,7 +68,7 @@ func editedGroups(t *testing.T, d access.Directory) {
 	}
 }
 
-// agentEdits are edits of a user whose grants name agents, or those of whose group do.
+// agentEdits are edits of a user with grants for agents, directly or by a group.
 func agentEdits(t *testing.T, d access.Directory) {
 	group(t, d, "readers", "agent:reader")
 	group(t, d, "staff", "read_file")
@@ -106,11 +106,11 @@ func agentEdits(t *testing.T, d access.Directory) {
 	}
 }
 
-// The last grant of an agent is not taken from a group whose members have no other.
+// agentsOfGroups tests that the last grant of an agent cannot be removed from a group whose members have no other.
 func agentsOfGroups(t *testing.T, d access.Directory) {
 	group(t, d, "readers", "agent:reader", "read_file")
 	group(t, d, "writers", "agent:writer")
-	group(t, d, "readers", "read_file") // nobody is in it
+	group(t, d, "readers", "read_file") // it has no members
 	group(t, d, "readers", "agent:reader", "read_file")
 	add(t, d, access.User{Name: "own", Groups: []string{"readers"}, Grants: []string{"agent:x"}})
 	add(t, d, access.User{Name: "both", Groups: []string{"readers", "writers"}})
@@ -122,14 +122,13 @@ func agentsOfGroups(t *testing.T, d access.Directory) {
 	freed(t, err, "user")
 	_, err = d.PutGroup(t.Context(), "readers", access.GroupEdit{Grants: bare.Grants, Disabled: new(true)}, by)
 	freed(t, err, "user")
-	done(t)(d.PutGroup(t.Context(), "readers", access.GroupEdit{Disabled: new(true)}, by)) // it continues to restrict
+	done(t)(d.PutGroup(t.Context(), "readers", access.GroupEdit{Disabled: new(true)}, by)) // it still restricts
 	bare.AllAgents = true
 	done(t)(d.PutGroup(t.Context(), "readers", bare, by))
 }
 
-// RunGroupsRace checks that what is looked at and what is changed are one step, also
-// where the changes come through two directories of the same users: a group is never
-// removed while someone joins it.
+// RunGroupsRace tests that checks and changes are atomic, also if the changes are made through two
+// directories of the same users: a group is never removed while a user joins it.
 func RunGroupsRace(t *testing.T, one, two access.Directory) {
 	t.Helper()
 	for i := range 20 {
@@ -138,7 +137,8 @@ func RunGroupsRace(t *testing.T, one, two access.Directory) {
 		add(t, one, access.User{Name: name})
 		in := []string{readers}
 		var both sync.WaitGroup
-		both.Go(func() { _, _ = one.RemoveGroup(t.Context(), readers, by) })                     // one of the two
+		// one of the two succeeds
+		both.Go(func() { _, _ = one.RemoveGroup(t.Context(), readers, by) })
 		both.Go(func() { _, _ = two.EditUser(t.Context(), name, access.Edit{Groups: &in}, by) }) // may be refused
 		both.Wait()
 		all, err := two.Groups(t.Context())

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// epoch is some time.
+// epoch is an arbitrary time.
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func issued(id, subject string) access.Issued {
@@ -31,8 +31,7 @@ func issued(id, subject string) access.Issued {
 	}
 }
 
-// RunTokens checks a store of tokens. open returns an empty one, which is closed by
-// the test's cleanup.
+// RunTokens tests a store of tokens. open returns an empty one, which the test's cleanup closes.
 func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 	t.Helper()
 	t.Run("a token is kept as issued", func(t *testing.T) {
@@ -75,15 +74,15 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 	t.Run("lists", func(t *testing.T) { listsTokens(t, open(t)) })
 }
 
-// keepsNumbers checks that a value of a parameter is not another one when it is read:
-// a float has no room for some, and 1.0 is not 1 (access.Scope).
+// keepsNumbers tests that values of parameters are unchanged when they are read: a float cannot
+// represent some, and 1.0 is not 1 (access.Scope).
 func keepsNumbers(t *testing.T, s access.Tokens) {
 	for i, number := range []json.Number{"9007199254740993", "10000000000000000000000001", "1.0", "1e2", "1e400", "-0", "0.30000000000000004"} {
 		id := fmt.Sprintf("tok_%d", i)
 		want := issued(id, "anna")
 		want.Claims.Scope = access.Scope{Params: map[string][]any{"n": {number}}}
 		done(t)(s.AddToken(t.Context(), want, by))
-		for range 2 { // the second time it was revoked, and so written again
+		for range 2 { // the second time it was revoked, and so stored again
 			got, err := s.Token(t.Context(), id)
 			if err != nil || !cmp.Equal(got.Claims, want.Claims) {
 				t.Errorf("%s is read as %v, %v", number, got.Claims.Scope.Params, err)
@@ -102,7 +101,7 @@ func keepsNumbers(t *testing.T, s access.Tokens) {
 
 func revokes(t *testing.T, s access.Tokens) {
 	already := issued("tok_1", "anna")
-	already.Revoked, already.RevokedBy = epoch, "somebody" // not for the caller to say
+	already.Revoked, already.RevokedBy = epoch, "somebody" // not set by the caller
 	done(t)(s.AddToken(t.Context(), already, by))
 	if got, err := s.Token(t.Context(), "tok_1"); err != nil || !got.Revoked.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
@@ -155,8 +154,8 @@ func listsTokens(t *testing.T, s access.Tokens) {
 	}
 }
 
-// RunRemovedUsersTokens checks that the tokens of a user are revoked when the user is
-// removed, for a store that keeps both.
+// RunRemovedUsersTokens tests that the tokens of a user are revoked when the user is removed, for a
+// store that has both.
 func RunRemovedUsersTokens(t *testing.T, s interface {
 	access.Directory
 	access.Tokens
@@ -183,8 +182,7 @@ func RunRemovedUsersTokens(t *testing.T, s interface {
 	}
 }
 
-// RunQuota checks a quota. open returns one that has counted nothing, which is closed
-// by the test's cleanup.
+// RunQuota tests a quota. open returns one without counts, which the test's cleanup closes.
 func RunQuota(t *testing.T, open func(t *testing.T) access.Quota) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, access.Quota){
@@ -200,7 +198,7 @@ func RunQuota(t *testing.T, open func(t *testing.T) access.Quota) {
 	t.Run("M16 any calls at any time", func(t *testing.T) { anyCalls(t, open(t)) })
 }
 
-// took checks the answer of Take: bucket "" = taken.
+// took checks the result of Take; bucket is "" for success.
 func took(t *testing.T, err error, bucket string, retry time.Duration) {
 	t.Helper()
 	var q *access.QuotaError
@@ -222,7 +220,7 @@ func perMinute(t *testing.T, q access.Quota) {
 		{0, "", 0},
 		{50, "", 0},
 		{59, access.BucketMinute, time.Second},
-		{60, "", 0}, // the first one is a minute ago
+		{60, "", 0}, // the first one was a minute ago
 		{61, access.BucketMinute, 49 * time.Second}, // any 60 seconds, not those of the clock
 		{110, "", 0},
 		{119, access.BucketMinute, time.Second},
@@ -231,7 +229,7 @@ func perMinute(t *testing.T, q access.Quota) {
 	}
 }
 
-// A clock that is ahead for a while gives no token its calls back.
+// wasAhead tests that a clock that is ahead for a while does not reset the calls of a token.
 func wasAhead(t *testing.T, q access.Quota) {
 	l := access.Limits{Total: 2, PerMinute: 2, Expires: epoch.Add(time.Hour)}
 	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
@@ -243,7 +241,7 @@ func wasAhead(t *testing.T, q access.Quota) {
 	}
 }
 
-// A call counts for a whole minute, and not a nanosecond longer.
+// edges tests that a call is counted for exactly a minute.
 func edges(t *testing.T, q access.Quota) {
 	l := access.Limits{PerMinute: 1}
 	took(t, q.Take(t.Context(), "tok_1", l, epoch), "", 0)
@@ -299,7 +297,7 @@ func parallel(t *testing.T, q access.Quota) {
 	}
 }
 
-// anyCalls compares with a count by hand.
+// anyCalls compares with a simple count.
 func anyCalls(t *testing.T, q access.Quota) {
 	round := 0
 	rapid.Check(t, func(r *rapid.T) {

@@ -1,4 +1,4 @@
-// Package gatetest is the suite that every [gate.Layer] must pass.
+// Package gatetest contains the suite for implementations of [gate.Layer].
 package gatetest
 
 import (
@@ -9,11 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// RunLayer checks that a layer keeps its promises: it refuses what it is told
-// nothing about, says to operators why it refuses, answers the same question always
-// the same, changes nothing, never panics, can be asked by many at once, and
-// never allows more because something was restricted. allow is a query that the
-// layer allows, and has all parts.
+// RunLayer tests that a layer refuses an empty query, gives operators a reason, always gives the same
+// answer to the same query, changes nothing, never panics, is safe for concurrent use, and never allows
+// more because of a restriction. allow is a query that the layer allows, and has all parts.
 func RunLayer(t *testing.T, l gate.Layer, allow gate.Query) {
 	t.Helper()
 	t.Run("has a reason", func(t *testing.T) {
@@ -77,7 +75,7 @@ type restriction struct {
 	apply func(*gate.Query)
 }
 
-// restrictions are the ways to narrow a query; those that take a part of it away stand last.
+// restrictions are the ways to restrict a query; those that remove a part of it are last.
 var restrictions = []restriction{
 	{"an empty agent list", func(q *gate.Query) { q.Scope.AgentTools = []string{} }},
 	{"another agent list", func(q *gate.Query) { q.Scope.AgentTools = []string{"ghost", "[bad", ""} }},
@@ -100,7 +98,7 @@ var restrictions = []restriction{
 	{"no tool", func(q *gate.Query) { q.Spec = nil }},
 }
 
-// narrowed is a query with restrictions, in memory of its own.
+// narrowed returns a copy of a query with restrictions.
 func narrowed(q gate.Query, by ...restriction) gate.Query {
 	spec, who, scope, over := *q.Spec, *q.Who, *q.Scope, *q.Overrides
 	q.Spec, q.Who, q.Scope, q.Overrides = &spec, &who, &scope, &over

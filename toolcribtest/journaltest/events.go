@@ -9,12 +9,11 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// At is the time of the first event of the suite. It has microseconds that are
-// easily lost.
+// At returns the time of the first event of the suite. It has microseconds that are easily lost.
 func At() time.Time { return time.Date(2026, 2, 28, 23, 59, 59, 999_999_000, time.UTC) }
 
-// Bodies returns a body of every kind with every field set, in an order in which a run could hold
-// them. Fields of the same name have the same text, so that bodies name each other.
+// Bodies returns a body of every kind with every field set, in an order that is possible in a run.
+// Fields of the same name have the same text, so that bodies refer to each other.
 func Bodies() []toolcrib.Body {
 	start, reply := new(journal.RunStarted), new(journal.Message)
 	paused, parked, child, failed := new(journal.Paused), new(journal.ChildParked), new(journal.ChildStarted), new(journal.Error)
@@ -31,9 +30,10 @@ func Bodies() []toolcrib.Body {
 	for _, body := range all {
 		fill(reflect.ValueOf(body).Elem(), "", &n)
 	}
-	start.Format, start.RunTools, start.SkillTools = journal.Format, nil, []string{}      // which are not the same
-	start.Parent, start.Depth, child.Agent, paused.Pending.Run = "run_0", 1, "helper", "" // it waits itself
-	start.Principal.Token = ""                                                            // whose calls would have to be counted
+	start.Format, start.RunTools, start.SkillTools = journal.Format, nil, []string{}      // nil and empty lists differ
+	start.Parent, start.Depth, child.Agent, paused.Pending.Run = "run_0", 1, "helper", "" // the run itself waits
+	// its calls would have to be counted
+	start.Principal.Token = ""
 	paused.Status, parked.Status, failed.Status = toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForApproval, toolcrib.StatusFailed
 	p := reply.Parts[0]
 	reply.Parts = []toolcrib.Part{
@@ -46,7 +46,7 @@ func Bodies() []toolcrib.Body {
 	return all
 }
 
-// fill sets a value, which is a field of this name: numbers count up.
+// fill sets a value, which is a field with this name; numbers are counted up.
 func fill(v reflect.Value, name string, n *int) {
 	*n++
 	switch v.Interface().(type) {
@@ -94,7 +94,7 @@ func fill(v reflect.Value, name string, n *int) {
 	}
 }
 
-// Events makes events of bodies, a millisecond and a microsecond apart.
+// Events returns events with bodies, a millisecond and a microsecond apart.
 func Events(bodies ...toolcrib.Body) []toolcrib.Event {
 	events := make([]toolcrib.Event, len(bodies))
 	for i, b := range bodies {
@@ -103,7 +103,7 @@ func Events(bodies ...toolcrib.Body) []toolcrib.Event {
 	return events
 }
 
-// notices makes n small events.
+// notices returns n small events.
 func notices(n int) []toolcrib.Event {
 	bodies := make([]toolcrib.Body, n)
 	for i := range bodies {

@@ -1,5 +1,4 @@
-// Package journaltest is the conformance suite of [toolcrib.Journal] and
-// [toolcrib.Contents]: every implementation must pass it.
+// Package journaltest contains the suites for implementations of [toolcrib.Journal] and [toolcrib.Contents].
 package journaltest
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Run runs the suite of [toolcrib.Journal]; open returns a new empty one.
+// Run tests a [toolcrib.Journal]. open returns a new empty one.
 func Run(t *testing.T, open func(t *testing.T) toolcrib.Journal) {
 	for name, test := range map[string]func(*testing.T, toolcrib.Journal){
 		"RoundTrip":       roundTrip,
@@ -72,7 +71,7 @@ func seqs(t *testing.T, events []toolcrib.Event, first toolcrib.Seq, n int) {
 	}
 }
 
-// roundTrip: every kind with every field comes back as it was.
+// roundTrip tests that every kind with every field is read unchanged.
 func roundTrip(t *testing.T, j toolcrib.Journal) {
 	want := Events(Bodies()...)
 	mustAppend(t, j, "run_a", 0, want...)
@@ -90,10 +89,9 @@ type badBody struct{ C chan int }
 
 func (badBody) EventKind() toolcrib.Kind { return "bad" }
 
-// asTheModel: whatever is appended to runs and read of them, each run has the events that were
-// appended after its last one, numbered without gaps, and as Append left them. An append after any
-// other number, or with an event that cannot be stored, changes nothing; one without events checks
-// the fence.
+// asTheModel compares with a model: after any appends and reads, each run has the events that were appended after
+// its last one, numbered without gaps, and as Append returned them. An append after another number, or with an
+// event that cannot be stored, changes nothing; one without events checks the number.
 func asTheModel(t *testing.T, j toolcrib.Journal) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -151,8 +149,8 @@ func wantNotFound(t *testing.T, j toolcrib.Journal, run toolcrib.RunID) {
 	}
 }
 
-// twoWriters: of two that append after the same event, exactly one wins, each
-// time, and the loser's events are nowhere.
+// twoWriters tests that of two appends after the same event, exactly one succeeds each time, and the
+// other one's events are not stored.
 func twoWriters(t *testing.T, j toolcrib.Journal) {
 	const rounds = 50
 	for after := toolcrib.Seq(0); after < rounds; after++ {
@@ -182,7 +180,7 @@ func twoWriters(t *testing.T, j toolcrib.Journal) {
 	}
 }
 
-// manyRuns: runs that append at once do not disturb each other.
+// manyRuns tests that concurrent appends to different runs do not affect each other.
 func manyRuns(t *testing.T, j toolcrib.Journal) {
 	const runs, appends = 16, 20
 	var wg sync.WaitGroup
@@ -224,7 +222,7 @@ func cancelled(t *testing.T, j toolcrib.Journal) {
 	seqs(t, read(t, j, "run_a", 0), 1, 3)
 }
 
-// stopReading: a reader may stop at any event, and cancel in the middle.
+// stopReading tests that a reader may stop at any event and cancel at any time.
 func stopReading(t *testing.T, j toolcrib.Journal) {
 	mustAppend(t, j, "run_a", 0, notices(10)...)
 	for range 20 { // more often than a pool has connections
@@ -253,7 +251,7 @@ func stopReading(t *testing.T, j toolcrib.Journal) {
 	}
 }
 
-// readWhileAppend: who reads may append, and read other runs.
+// readWhileAppend tests that a reader may append, and read other runs.
 func readWhileAppend(t *testing.T, j toolcrib.Journal) {
 	mustAppend(t, j, "run_a", 0, notices(3)...)
 	n := toolcrib.Seq(0)
@@ -289,7 +287,7 @@ func large(t *testing.T, j toolcrib.Journal) {
 	}
 }
 
-// times: UTC, whole microseconds, and the caller's events say what is stored.
+// times tests that times are UTC with whole microseconds, and that the caller's events are set to the stored times.
 func times(t *testing.T, j toolcrib.Journal) {
 	zone := time.FixedZone("east", 5*3600+30*60)
 	in := []time.Time{
@@ -311,7 +309,7 @@ func times(t *testing.T, j toolcrib.Journal) {
 	}
 }
 
-// RunContents runs the suite of [toolcrib.Contents]; open returns a new empty one.
+// RunContents tests a [toolcrib.Contents]. open returns a new empty one.
 func RunContents(t *testing.T, open func(t *testing.T) toolcrib.Contents) {
 	for name, test := range map[string]func(*testing.T, toolcrib.Contents){
 		"AsTheModel": contentsAsTheModel,
@@ -321,8 +319,8 @@ func RunContents(t *testing.T, open func(t *testing.T) toolcrib.Contents) {
 	}
 }
 
-// contentsAsTheModel: what is put under a key of a run is there, any range of it. It is written
-// once; the same bytes again are no error, others are.
+// contentsAsTheModel tests that content stored under a key of a run can be read, in any range. Storing
+// the same bytes again succeeds, other bytes are an error.
 func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
 	source, n := []byte(strings.Repeat("\x00a\xff\xfebc\n01234567", 20_000)), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -341,7 +339,7 @@ func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
 				if err == nil {
 					kept[string(run)+ref] = slices.Clone(data)
 				}
-				clear(data) // the caller's slice is its own
+				clear(data) // the caller may modify its slice
 				continue
 			}
 			size := int64(len(have))

@@ -17,8 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// The budgets of users (N11). What they leave room for is told by store.Spending, which has tests
-// of its own; a store knows what is spent and reserved, over all processes.
+// The budgets of users (N11). The room that they leave is computed by store.Spending, which has its own
+// tests; the store provides spending and reservations, over all processes.
 
 func (w *writer) reservation(run toolcrib.RunID, user string) toolcrib.Reservation {
 	return toolcrib.Reservation{
@@ -61,14 +61,14 @@ func ledgerOf(t *testing.T, database Database) {
 	w.at = time.Date(2026, 2, 27, 23, 59, 0, 0, time.UTC)
 	_, err = l.Reserve(t.Context(), w.reservation("run_a", "ann"))
 	must(t, err)
-	w.at = w.at.Add(2 * time.Minute) // the first may still be sent, on this day
+	w.at = w.at.Add(2 * time.Minute) // the first may still be sent on this day
 	if _, err := l.Reserve(t.Context(), w.reservation("run_b", "ann")); !errors.As(err, new(*toolcrib.BudgetError)) {
 		t.Errorf("after midnight: error %v, want a refusal", err)
 	}
 }
 
-// ledgerHandedOver: what one process has reserved for a run holds when another sends the request, also if that one had
-// the run before and has reserved nothing itself.
+// ledgerHandedOver tests that a reservation of one process applies when another process sends the
+// request, also if that one drove the run before and has reserved nothing itself.
 func ledgerHandedOver(t *testing.T, database Database) {
 	w := &writer{t: t, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}}
 	open := database(t, func() time.Time { return w.at })
@@ -93,7 +93,7 @@ func ledgerHandedOver(t *testing.T, database Database) {
 	}
 }
 
-// ledgerAtOnce: of runs at the same time exactly as many send as there are requests.
+// ledgerAtOnce tests that of concurrent runs exactly as many send as there are requests.
 func ledgerAtOnce(t *testing.T, database Database) {
 	const runs, limit = 64, 10
 	s := database(t, noon)()
@@ -123,9 +123,9 @@ func ledgerAtOnce(t *testing.T, database Database) {
 	}
 }
 
-// ledgerKept: whatever the order in which runs in two processes reserve, send, answer, fail and are
-// lost, with any clock, the ledger says what store.Spending says of what was spent and reserved by
-// then, and no day and no month ever holds more than the ceiling.
+// ledgerKept tests that for any order in which runs in two processes reserve, send, answer, fail and
+// are lost, with any clock, the ledger agrees with store.Spending about spending and reservations, and
+// no day or month exceeds the limit.
 func ledgerKept(t *testing.T, database Database) {
 	w := &writer{t: t, after: map[toolcrib.RunID]toolcrib.Seq{}}
 	open := database(t, func() time.Time { return w.at })
@@ -156,7 +156,7 @@ func ledgerKept(t *testing.T, database Database) {
 	})
 }
 
-// purse is what a user has spent and reserved.
+// purse models the spending and reservations of a user.
 type purse struct {
 	*writer
 	rt     *rapid.T
@@ -164,7 +164,7 @@ type purse struct {
 	budget store.UserBudget
 	spent  map[store.Day]store.UseSum
 	held   map[toolcrib.RunID]*held
-	with   map[toolcrib.RunID]store.Store // the process that drives a run
+	with   map[toolcrib.RunID]store.Store // process that drives a run
 }
 
 // held is a reservation.
@@ -172,11 +172,11 @@ type held struct {
 	day        store.Day
 	at         time.Time
 	sum        store.UseSum
-	sent, lost bool // its request is in the journal; it was given up
+	sent, lost bool // its request is in the journal; it has expired
 }
 
 func (p *purse) step(run toolcrib.RunID) {
-	if p.with[run] != p.s { // a process that takes a run up says so before anything else
+	if p.with[run] != p.s { // a process that resumes a run records that first
 		p.add(run, &journal.TakenUp{Worker: "another"})
 		p.with[run] = p.s
 	}
@@ -196,7 +196,7 @@ func (p *purse) step(run toolcrib.RunID) {
 		sum.Add(used)
 		p.spent[h.day] = sum
 		delete(p.held, run)
-	case h != nil && h.sent: // its driver is away
+	case h != nil && h.sent: // its driver is gone
 	case h != nil && rapid.IntRange(0, 3).Draw(p.rt, "sends") > 0:
 		err := p.send(run)
 		today := store.DayOf(p.at)
@@ -248,7 +248,7 @@ func (p *purse) reserves(run toolcrib.RunID) {
 	p.held[run] = &held{day: store.DayOf(p.at), at: p.at, sum: store.Reserved(r, room)}
 }
 
-// check adds up what was spent and may still be.
+// check sums up the spending, including reservations that may still be spent.
 func (p *purse) check() {
 	days, months := map[store.Day]store.UseSum{}, map[string]store.UseSum{}
 	count := func(day store.Day, sum store.UseSum) {
@@ -278,7 +278,7 @@ func (p *purse) check() {
 	}
 }
 
-// treeUse: what a run, the run that began its tree, and all below that have used, whoever of them is asked about.
+// treeUse tests the usage of a run tree, for any run of it.
 func treeUse(t *testing.T, database Database) {
 	w := newWriter(t, database)
 	w.line()

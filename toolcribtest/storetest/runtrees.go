@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Runs that start other runs (contract §6, §11; design.md §2, chains).
+// Runs that start other runs.
 
 // writer appends to the runs of a store, all at one time.
 type writer struct {
@@ -28,7 +28,7 @@ type writer struct {
 	after map[toolcrib.RunID]toolcrib.Seq
 }
 
-// newWriter makes one for a new database that has the writer's time.
+// newWriter returns a writer for a new database, which uses the writer's time.
 func newWriter(t *testing.T, database Database) *writer {
 	w := &writer{t: t, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}}
 	w.s = database(t, func() time.Time { return w.at })()
@@ -71,7 +71,7 @@ func (w *writer) want(what string, f store.Filter, want ...toolcrib.RunID) {
 	}
 }
 
-// begins is how a run of ann begins; parent "" = a person started it.
+// begins returns the first event of a run of ann. parent is "" if a person started it.
 func begins(agent string, parent toolcrib.RunID, depth int) *journal.RunStarted {
 	b := &journal.RunStarted{
 		Format: journal.Format, Agent: toolcrib.Agent{Name: agent}, Principal: toolcrib.Principal{User: "ann"}, Session: "work",
@@ -83,7 +83,7 @@ func begins(agent string, parent toolcrib.RunID, depth int) *journal.RunStarted 
 	return b
 }
 
-// line is a run that starts another one, which starts a third: run_p, run_c and run_g.
+// line adds a run that starts another one, which starts a third: run_p, run_c and run_g.
 func (w *writer) line() {
 	w.t.Helper()
 	w.add("run_p", begins("lead", "", 0), &journal.ChildStarted{ID: "call_1", Run: "run_c", Agent: "editor"})
@@ -98,7 +98,7 @@ func (w *writer) ends(runs ...toolcrib.RunID) {
 	}
 }
 
-// treeLists: the runs of a tree in lists, and those of all that wait which are to be decided about.
+// treeLists tests lists of the runs of a tree, and of the runs that wait for a decision.
 func treeLists(t *testing.T, database Database) {
 	w := newWriter(t, database)
 	w.line()
@@ -146,7 +146,7 @@ func treeLists(t *testing.T, database Database) {
 	}
 }
 
-// treeSession: the runs of a session are those that people start, one at a time.
+// treeSession tests that a session has only the runs that people start, one at a time.
 func treeSession(t *testing.T, database Database) {
 	w := newWriter(t, database)
 	w.line()
@@ -160,12 +160,12 @@ func treeSession(t *testing.T, database Database) {
 	if err := w.try("run_2", begins("lead", "", 0)); !errors.As(err, new(*store.SessionBusyError)) {
 		t.Errorf("a second run: error %v, want SessionBusyError", err)
 	}
-	w.ends("run_p") // the others were left behind, and keep nobody from continuing
+	w.ends("run_p") // the others were left behind, and do not block the session
 	w.add("run_2", begins("lead", "", 0))
 }
 
-// treeBounds: a tree is never cut, whatever the bound, and is exported whole, however long ago a
-// part of it ended.
+// treeBounds tests that a tree is never split, whatever the bound, and is exported as a whole, however
+// long ago a part of it ended.
 func treeBounds(t *testing.T, database Database) {
 	w := newWriter(t, database)
 	const day = 24 * time.Hour
@@ -193,8 +193,8 @@ func treeBounds(t *testing.T, database Database) {
 	}
 }
 
-// treeAbove: a run is not pruned while one above it has not ended, which continues by what it has
-// come to, nor one whose parts have not ended for as long.
+// treeAbove tests that a run is not pruned while a run above it, which needs its result, has not ended,
+// or if runs below it have not ended for as long.
 func treeAbove(t *testing.T, database Database) {
 	w := newWriter(t, database)
 	w.line()
@@ -210,7 +210,7 @@ func treeAbove(t *testing.T, database Database) {
 		}
 	}
 	w.ends("run_c")
-	for range 2 { // the second time it has ended for so long
+	for range 2 { // the second time it has ended long enough ago
 		result, err := w.s.Prune(t.Context(), store.PruneOptions{OlderThan: time.Hour, By: "ann"})
 		if want := w.at.After(noon().AddDate(2, 0, 0)); err != nil || len(result.Runs) == 3 != want {
 			t.Errorf("%+v, error %v; all are pruned: %v", result, err, want)
@@ -219,7 +219,7 @@ func treeAbove(t *testing.T, database Database) {
 	}
 }
 
-// exported is an export that was verified.
+// exported returns an export after verifying it.
 func (w *writer) exported(o store.ExportOptions) store.VerifiedExport {
 	w.t.Helper()
 	keys, err := w.s.ExportKeys()
@@ -237,9 +237,9 @@ func (w *writer) exported(o store.ExportOptions) store.VerifiedExport {
 	return v
 }
 
-// treesPruned: whatever run trees do, and whatever of them is pruned how, a run is there as long
-// as the one that started it, unless it was named itself when all above it had ended; what is kept
-// for it goes with its content; and all chains, links between runs and exports hold.
+// treesPruned tests that after any actions of run trees and any pruning of them, a run is stored as
+// long as its parent, unless it was named itself after all runs above it had ended; its stored results
+// are removed with its content; and all chains, links between runs and exports are valid.
 func treesPruned(t *testing.T, database Database) {
 	w, n := newWriter(t, database), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -268,29 +268,29 @@ func treesPruned(t *testing.T, database Database) {
 	})
 }
 
-// forest is what a store must hold after generated steps.
+// forest is the expected content of a store after generated steps.
 type forest struct {
 	*writer
 	rt    *rapid.T
-	named string // how the IDs of its runs begin: what a forest that failed has left is not of it
+	named string // prefix of its run IDs, to ignore the runs that a failed forest has left
 	made  int
 	there map[toolcrib.RunID]*tree
 }
 
-// tree is a run, with those below it.
+// tree is a run and the runs below it.
 type tree struct {
 	parent toolcrib.RunID
 	depth  int
-	ended  time.Time // zero = it has not
-	pruned bool      // its content is gone
+	ended  time.Time // zero if it has not ended
+	pruned bool      // its content was removed
 }
 
 func (f *forest) open(run toolcrib.RunID) bool { return f.there[run].ended.IsZero() }
 
-// ids are its runs, in the order in which they began.
+// ids returns its runs, in the order in which they began.
 func (f *forest) ids() []toolcrib.RunID { return slices.Sorted(maps.Keys(f.there)) }
 
-// pick draws one of the runs that fit; "" = none does.
+// pick draws one of the runs for which fits returns true, or returns "".
 func (f *forest) pick(what string, fits func(toolcrib.RunID) bool) toolcrib.RunID {
 	fit := slices.DeleteFunc(f.ids(), func(run toolcrib.RunID) bool { return !fits(run) })
 	if len(fit) == 0 {
@@ -304,8 +304,8 @@ func (f *forest) newID() toolcrib.RunID {
 	return toolcrib.RunID(fmt.Sprintf("%s%02d", f.named, f.made))
 }
 
-// begin adds a run, of a person, of an agent of one that has not ended, or of a tool in that. Some
-// are named by the journal of the run above, and never begin.
+// begin adds a run of a person, of an agent in an unfinished run, or of a tool in one. Some are named
+// by the journal of the parent, but never begin.
 func (f *forest) begin() {
 	run, of := f.newID(), &tree{}
 	if rapid.IntRange(0, 2).Draw(f.rt, "child") > 0 {
@@ -335,8 +335,7 @@ func (f *forest) begin() {
 	f.there[run] = of
 }
 
-// end ends a run, sometimes before those that it has started; its parent is told where
-// it can be.
+// end ends a run, sometimes before the runs that it has started; its parent may record that.
 func (f *forest) end() {
 	run := f.pick("end", f.open)
 	if run == "" {
@@ -351,7 +350,7 @@ func (f *forest) end() {
 	}
 }
 
-// below are a run and all below it that are there.
+// below returns a run and all existing runs below it.
 func (f *forest) below(run toolcrib.RunID) []toolcrib.RunID {
 	all := []toolcrib.RunID{run}
 	for _, other := range f.ids() {
@@ -362,7 +361,7 @@ func (f *forest) below(run toolcrib.RunID) []toolcrib.RunID {
 	return all
 }
 
-// refused is what is wrong with pruning a run; nil = nothing.
+// refused returns the error of pruning a run, or nil.
 func (f *forest) refused(run toolcrib.RunID) error {
 	if slices.ContainsFunc(f.below(run), f.open) {
 		return toolcrib.ErrConflict
@@ -376,7 +375,7 @@ func (f *forest) refused(run toolcrib.RunID) error {
 	return top
 }
 
-// gone takes from the model what is pruned, and returns of which runs something is.
+// gone removes pruned runs from the model, and returns the runs that were affected.
 func (f *forest) gone(runs []toolcrib.RunID, contentOnly bool) (pruned []toolcrib.RunID) {
 	for _, run := range runs {
 		of := f.there[run]
@@ -419,7 +418,7 @@ func (f *forest) pruneNamed() {
 
 func (f *forest) hasIt(run toolcrib.RunID) bool { return f.there[run] != nil }
 
-// same compares what was pruned with what should have been.
+// same compares the pruned runs with the expected ones.
 func (f *forest) same(got, want []toolcrib.RunID, err error) {
 	mine := slices.DeleteFunc(got, func(run toolcrib.RunID) bool { return !strings.HasPrefix(string(run), f.named) })
 	slices.Sort(mine)
@@ -429,7 +428,7 @@ func (f *forest) same(got, want []toolcrib.RunID, err error) {
 	}
 }
 
-// pruneOld prunes by age, by hand or as configured.
+// pruneOld prunes by age, explicitly or as configured.
 func (f *forest) pruneOld() {
 	age := rapid.SampledFrom([]time.Duration{30 * time.Minute, 10 * time.Hour, 30 * time.Hour}).Draw(f.rt, "age")
 	contentOnly := rapid.Bool().Draw(f.rt, "content only")
@@ -493,7 +492,7 @@ func (f *forest) check() {
 	}
 }
 
-// leave exports and then removes what is left, so that the next forest finds nothing.
+// leave exports and then removes the remaining runs, so that the next forest starts empty.
 func (f *forest) leave() {
 	for _, content := range []bool{false, true} {
 		f.exported(store.ExportOptions{Content: content})

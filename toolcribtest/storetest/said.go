@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// saidBy are the messages of a model and a tool.
+// saidBy returns messages of a model.
 func saidBy(texts ...string) (all []toolcrib.Message) {
 	for _, text := range texts {
 		all = append(all, toolcrib.TextMessage(toolcrib.RoleAssistant, text))
@@ -19,8 +19,8 @@ func saidBy(texts ...string) (all []toolcrib.Message) {
 	return all
 }
 
-// said: what a run has said and read is known again as long as the run is stored, and with it whether it has read
-// untrusted data (contract §7).
+// said tests that the texts of a run and its results are recognized as long as the run is stored, along
+// with whether it has read untrusted data.
 func said(t *testing.T, database Database) {
 	s := database(t, time.Now)()
 	call := &journal.ToolCall{Iteration: 1, ToolCall: toolcrib.ToolCall{ID: "toolu_01234567", Name: "web_fetch"}}
@@ -101,7 +101,7 @@ func said(t *testing.T, database Database) {
 	}
 }
 
-// elsewhere imports a run, which is known again there.
+// elsewhere imports a run into another store, which recognizes its texts.
 func elsewhere(
 	t *testing.T, to, from store.Store, retrace func(store.Store, string, ...toolcrib.Message) (bool, string),
 ) {

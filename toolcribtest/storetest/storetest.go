@@ -1,6 +1,5 @@
-// Package storetest is the suite for stores: what every implementation of store.Store
-// must do, in whatever database. It has the suites of journals, run trees, budgets, users
-// and tokens in it.
+// Package storetest is the suite for implementations of store.Store. It includes the suites of
+// journals, run trees, budgets, users and tokens.
 package storetest
 
 import (
@@ -22,8 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-// Database is a new, empty database, which has the time from now. Each call opens it once
-// more, as another process would. What was opened is closed at the end of the test.
+// Database returns a function that opens a new, empty database, which gets the time from now. Each call
+// opens it again, as another process would. The end of the test closes the stores.
 type Database func(t *testing.T, now func() time.Time) (open func() store.Store)
 
 // Run runs the suite.
@@ -76,7 +75,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// begun is how a run of a user begins.
+// begun returns the first event of a run of a user.
 func begun(user string, session toolcrib.SessionID) *journal.RunStarted {
 	return &journal.RunStarted{
 		Agent: toolcrib.Agent{Name: "default"}, Principal: toolcrib.Principal{User: user}, Session: session,
@@ -265,7 +264,7 @@ func sessions(t *testing.T, open func() store.Store) {
 	}
 }
 
-// sessionPages: those with the newest runs come first, whatever is begun, removed or imported.
+// sessionPages tests that sessions with the newest runs come first, whatever is started, removed or imported.
 func sessionPages(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	expect := func(when string, want ...toolcrib.SessionID) {
@@ -289,7 +288,7 @@ func sessionPages(t *testing.T, open func() store.Store) {
 	for i, id := range []toolcrib.SessionID{"a", "b", "c"} {
 		add(t, s, toolcrib.RunID(fmt.Sprint("run_", i)), 0, begun("ann", id), done())
 	}
-	add(t, s, "run_of_bob", 0, begun("bob", "a"), done()) // each user has an a
+	add(t, s, "run_of_bob", 0, begun("bob", "a"), done()) // each user has a session named a
 	expect("at first", "c", "b", "a")
 	add(t, other, "run_3", 0, begun("ann", "a"), done())
 	below := begun("ann", "b")
@@ -316,8 +315,8 @@ func sessionPages(t *testing.T, open func() store.Store) {
 	expect("with one that was imported", "c", "b", "a")
 }
 
-// usage: each run counts once, requests on the day on which they were sent, and what was used stays
-// when runs are removed.
+// usage tests that each run is counted once, requests on the day on which they were sent, and that
+// usage is kept when runs are removed.
 func usage(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	evening := time.Date(2026, 2, 28, 23, 59, 0, 0, time.UTC)
@@ -394,7 +393,7 @@ func usage(t *testing.T, open func() store.Store) {
 	}
 }
 
-// addsUp: the rows of these lists are together what was used in all.
+// addsUp tests that the rows of these lists add up to the total.
 func addsUp(t *testing.T, s store.Store) {
 	t.Helper()
 	total, err := s.Usage(t.Context(), store.UsageQuery{})
@@ -520,7 +519,7 @@ func imported(t *testing.T, open func() store.Store) {
 	if err := s.Import(t.Context(), in); !errors.Is(err, toolcrib.ErrConflict) {
 		t.Errorf("one that is here: error %v", err)
 	}
-	in.Run = "run_b" // the hashes are those of another
+	in.Run = "run_b" // the hashes are those of another run
 	var broken *store.ChainError
 	if err := s.Import(t.Context(), in); !errors.As(err, &broken) {
 		t.Errorf("error %v, want a broken chain", err)
