@@ -93,7 +93,7 @@ func (c *call) known(err error, id string) *toolcrib.Error {
 	}
 	e := c.Server.known(err, id)
 	var wrong config.Error
-	if e.Code == toolcrib.CodeBadRequest && errors.As(err, &wrong) && !c.Service.ReadsDetails(c.who) {
+	if e.Code == toolcrib.CodeBadRequest && errors.As(err, &wrong) && !c.Service.Env.ReadsDetails(c.who) {
 		e.Message = "the server's configuration cannot be used; its administrators find request_id in the log"
 	}
 	return e
@@ -131,7 +131,7 @@ func (s *Server) failWith(w http.ResponseWriter, status int, err error, e *toolc
 }
 
 func (s *Server) failure(e *toolcrib.Error, id string) Failure {
-	message := guard.Clip(s.Service.Mask.Mask(guard.Visible(e.Message)), maxMessage)
+	message := guard.Clip(s.Service.Env.Mask.Mask(guard.Visible(e.Message)), maxMessage)
 	f := Failure{Error: e.Code, Message: message, RequestID: id}
 	f.RetryAfter = e.RetryAfter.Milliseconds()
 	if e.Ref != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -287,7 +288,7 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 		fmt.Fprintf(&script, "- {tool_calls: [{name: list_directory, arguments: {path: '%d'}}], delay: 30ms}\n", i)
 	}
 	h.script("talks.script", script.String())
-	other, err := sqlite.Open(t.Context(), filepath.Join(h.dir, "data", service.DatabaseName), sqlite.Options{})
+	other, err := sqlite.Open(t.Context(), filepath.Join(h.dir, "data", env.DatabaseName), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead
 	}
 	got, err := read()
 	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // what a model would read
-		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s", c.Service.Mask.Clean(failed.Error()))
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s", c.Service.Env.Mask.Clean(failed.Error()))
 	}
 	out.Text, out.Taint = got.Text, got.Taint
 	for _, f := range got.Files {

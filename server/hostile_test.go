@@ -32,6 +32,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
@@ -423,7 +424,7 @@ func (endless) Read(p []byte) (int, error) {
 func TestLockedDatabase(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
-	path := filepath.Join(h.dir, "data", service.DatabaseName)
+	path := filepath.Join(h.dir, "data", env.DatabaseName)
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +462,7 @@ func TestDatabaseGone(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
 	h.want(200, nil, "GET", "/readyz", "", "")
-	path := filepath.Join(h.dir, "data", service.DatabaseName)
+	path := filepath.Join(h.dir, "data", env.DatabaseName)
 	for _, end := range []string{"", "-wal", "-shm"} {
 		if err := os.Rename(path+end, path+".away"+end); err != nil && end == "" {
 			t.Fatal(err)

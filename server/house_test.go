@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 const agents = `
@@ -166,12 +167,12 @@ func (h *house) start() {
 		h.t.Fatal(err)
 	}
 	walls := h.walls
-	h.service = service.New(service.Options{
+	h.service = service.New(env.Options{
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return walls },
 	})
 	log := slog.New(slog.NewJSONHandler(&h.log, nil))
-	h.service.Notice = func(text string) { log.Info(text) } // as serve
-	if err := h.service.OpenFor(h.t.Context(), root); err != nil {
+	h.service.Env.Notice = func(text string) { log.Info(text) } // as serve
+	if err := h.service.Env.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)
 	}
 	s, err := server.New(server.Options{Service: h.service, Log: log, Version: "test"})

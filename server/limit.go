@@ -33,7 +33,7 @@ const maxLimited = 10_000
 
 // take counts a request of a user, or of an address, and refuses one too many.
 func (s *Server) take(who string) error {
-	return s.limits.take(s.Service.Current().Config.Server.RateLimit, who, time.Now())
+	return s.limits.take(s.Service.Current().Env.Config.Server.RateLimit, who, time.Now())
 }
 
 func (l *limits) take(perMinute int, who string, now time.Time) error {

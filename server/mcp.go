@@ -36,7 +36,7 @@ func mcpRoutes() (list []route) {
 // speakMCP answers a request of an MCP client.
 func (c *call) speakMCP() (any, error) {
 	agent := c.r.PathValue("agent")
-	if agent != "" && !slices.Contains(c.Service.Config.AgentNames(), agent) {
+	if agent != "" && !slices.Contains(c.Service.Env.Config.AgentNames(), agent) {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no agent %q", agent)
 	}
 	body, err := c.readBody()

@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -120,7 +121,7 @@ func (c *call) showSkill() (out ShownSkill, err error) {
 		return out, err
 	}
 	out.Skill = skillOf(k)
-	if _, none := service.Administrator(c.who); c.who.Token == "" && k.Reason == "" || none == nil {
+	if _, none := env.Administrator(c.who); c.who.Token == "" && k.Reason == "" || none == nil {
 		out.Text = k.Body
 	}
 	return out, nil
@@ -281,7 +282,7 @@ type ExplainRequest struct {
 func (c *call) explain(b ExplainRequest) (out service.Explained, err error) {
 	who := c.who
 	if b.User != "" && b.User != who.User {
-		by, err := service.Administrator(who)
+		by, err := env.Administrator(who)
 		if err == nil {
 			who, err = c.Service.ActFor(c, by, b.User)
 		}
@@ -409,7 +410,7 @@ func (c *call) decideOther(b OtherCallRequest) (out service.OtherDecided, err er
 		b.Cwd = own
 	}
 	if !service.Inside(b.Cwd, own) { // else any user could probe which folders exist
-		if _, err := service.Administrator(c.who); err != nil {
+		if _, err := env.Administrator(c.who); err != nil {
 			return out, err
 		}
 	}
@@ -478,7 +479,7 @@ func (c *call) me() (Me, error) {
 	w := &c.who
 	me := Me{
 		User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token,
-		FourEyes: c.Service.Config.Approvals.FourEyes,
+		FourEyes: c.Service.Env.Config.Approvals.FourEyes,
 	}
 	if w.Admin {
 		c.Service.TellNoSandbox(func(text string) { me.NoSandbox = text })

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -119,7 +120,7 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 // forAdministrators makes a route refuse everybody else.
 func forAdministrators(r route) route {
 	r.may = func(c *call) error {
-		_, err := service.Administrator(c.who)
+		_, err := env.Administrator(c.who)
 		return err
 	}
 	r.summary += ", for administrators"

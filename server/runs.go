@@ -164,7 +164,7 @@ func (n *notices) add(text string) {
 		n.more++
 		return
 	}
-	n.texts = append(n.texts, guard.Clip(n.call.Service.Mask.Mask(text), maxNotice))
+	n.texts = append(n.texts, guard.Clip(n.call.Service.Env.Mask.Mask(text), maxNotice))
 }
 
 func (n *notices) log() {

@@ -114,7 +114,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{
-		Service: s.Service.Current, Pool: s.pool, Version: o.Version, Self: o.Service.Self,
+		Service: s.Service.Current, Pool: s.pool, Version: o.Version, Self: o.Service.Env.Self,
 		Log: o.Log,
 	})
 	s.http = s.measure(o.Metrics)
@@ -127,7 +127,7 @@ func New(o Options) (*Server, error) {
 
 // newDoor reads who may come in to a server that listens on an address ("" = not yet).
 func newDoor(at string, of *service.Service) (*door, error) {
-	c := &of.Config.Server
+	c := &of.Env.Config.Server
 	d := &door{at: at}
 	if c.Auth == "none" && at != "" && !loopback(at) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.auth: none is refused unless listen is loopback")
@@ -246,7 +246,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {                           // even if no handler reads it
 		_ = control.SetReadDeadline(now.Add(bodyTimeout))
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Current().Config.Server.MaxBodyBytes)
+	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Current().Env.Config.Server.MaxBodyBytes)
 	if v1(r.URL.Path) {
 		w = v1Writer{w}
 	}
@@ -346,7 +346,7 @@ const anonymous = "anonymous"
 // who is the user for whom a request acts.
 func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 	now := s.Service.Current()
-	if now.Config.Server.Auth == "none" {
+	if now.Env.Config.Server.Auth == "none" {
 		return toolcrib.Principal{User: anonymous}, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

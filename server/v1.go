@@ -96,7 +96,7 @@ func (c *call) v1Models() (V1Models, error) {
 	list := V1Models{Object: "list", Data: []V1Model{}}
 	names, err := c.Service.RunnableAgents(c, c.who)
 	var panels []string
-	for name, panel := range c.Service.Config.Team.Panels {
+	for name, panel := range c.Service.Env.Config.Team.Panels {
 		if !slices.ContainsFunc(panel.Agents, func(agent string) bool { return !slices.Contains(names, agent) }) {
 			panels = append(panels, panelModel+name)
 		}
@@ -399,7 +399,7 @@ func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, giv
 		return r, nil, err
 	}
 	name := strings.TrimPrefix(a.Model, agentModel)
-	if !slices.Contains(c.Service.Config.AgentNames(), name) {
+	if !slices.Contains(c.Service.Env.Config.AgentNames(), name) {
 		return r, nil, noModel("there is no agent " + strconv.Quote(name))
 	}
 	if one.run == "" {
@@ -494,7 +494,7 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	if run.Agent != name || run.Asked != a.Digest() || !waits && !known || begins && !c.restarted() {
 		return nil, nil
 	}
-	said := c.Service.Mask.Clean(strings.Join(a.Said, "\n\n"))
+	said := c.Service.Env.Mask.Clean(strings.Join(a.Said, "\n\n"))
 	after, before, heard, err := c.v1Since(id, results[0].CallID, said)
 	if err != nil || begins && !heard && run.Status.Ended() {
 		return nil, err

@@ -143,7 +143,7 @@ func (c *call) socket() (any, error) {
 	if err != nil {
 		return nil, nil // it has answered
 	}
-	conn.SetReadLimit(c.Service.Config.Server.MaxBodyBytes)
+	conn.SetReadLimit(c.Service.Env.Config.Server.MaxBodyBytes)
 	ctx, end := context.WithCancel(c.staying())
 	s := &socket{
 		call: c, conn: conn, ctx: ctx, busy: make(chan struct{}, maxBusy), joined: map[toolcrib.RunID]bool{},

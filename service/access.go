@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -13,142 +12,22 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// admin reports whether who may see and change what belongs to others. By an access token
-// nobody may, whoever it acts for.
-func admin(who toolcrib.Principal) bool { return who.Admin && who.Token == "" }
-
-// readsConfig reports whether who reads what the configuration says and where: an administrator, or
-// whoever acts for a user at the keyboard of the data folder.
-func readsConfig(who toolcrib.Principal) bool {
-	return admin(who) || who.Token == "" && who.Actor != ""
-}
-
-// ReadsDetails reports whether who may read what providers said and where the server is configured (contract §9):
-// administrators may and, without a server, whoever has the data folder.
-func (s *Service) ReadsDetails(who toolcrib.Principal) bool {
-	return s.Driver != DriverServer || admin(who)
-}
-
-// shown is a frame as who may read it.
-func (s *Service) shown(who toolcrib.Principal, f journal.Frame) journal.Frame {
-	if s.ReadsDetails(who) {
-		return f
-	}
-	return f.Public()
-}
-
-// read reads the events of a run as who may read them.
-func (s *Service) read(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq,
-) iter.Seq2[toolcrib.Event, error] {
-	all := s.store.Read(ctx, run, after)
-	if s.ReadsDetails(who) {
-		return all
-	}
-	return func(yield func(toolcrib.Event, error) bool) {
-		for e, err := range all {
-			if err == nil {
-				e.Body = journal.Public(e.Body)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// stateFor is a run as who may read it.
-func (s *Service) stateFor(who toolcrib.Principal, state *agent.State) *agent.State {
-	if s.ReadsDetails(who) {
-		return state
-	}
-	return state.Public()
-}
-
-// somebody refuses those who have not said who they are.
-func somebody(who toolcrib.Principal) error {
-	if who.User == "" {
-		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "no user is named")
-	}
-	return nil
-}
-
-// Visible reports whether who may know of a user's runs (contract §9: another user's run
-// is not found); someone without a name may know of none.
-func Visible(who toolcrib.Principal, user string) bool {
-	return admin(who) || who.User != "" && who.User == user
-}
-
-// owns reports whether who may know of a run. All carriers of tokens may act for one user
-// (anonymous), so the user alone does not say whose a run is.
-func owns(who toolcrib.Principal, rec *store.RunRecord) bool {
-	return Visible(who, rec.User) && (who.Token == "" || who.Token == rec.Token)
-}
-
-// seen narrows a filter to the runs that who may know of; false = it names none of them.
-func seen(who toolcrib.Principal, f store.Filter) (store.Filter, bool) {
-	f.Token = who.Token
-	if f.User == "" && !admin(who) {
-		f.User = who.User
-	}
-	return f, Visible(who, f.User)
-}
-
-// eachRun yields all runs that fit and that who may see, newest first.
-func (s *Service) eachRun(
-	ctx context.Context, who toolcrib.Principal, f store.Filter,
-) iter.Seq2[store.RunRecord, error] {
-	f, ok := seen(who, f)
-	if !ok {
-		return func(func(store.RunRecord, error) bool) {}
-	}
-	return s.each(ctx, f)
-}
-
-// eachDecidable yields the runs about which who may decide, newest first: approvers see
-// those of others, too.
-func (s *Service) eachDecidable(
-	ctx context.Context, who toolcrib.Principal, f store.Filter,
-) iter.Seq2[store.RunRecord, error] {
-	if who.Token == "" && agent.MayDecide(who, "") {
-		return s.each(ctx, f)
-	}
-	f.User = who.User
-	return s.eachRun(ctx, who, f)
-}
-
-// decides reports whether who may know of what a run waits for.
-func decides(who toolcrib.Principal, rec *store.RunRecord) bool {
-	return owns(who, rec) || who.Token == "" && agent.MayDecide(who, "")
-}
-
-// each yields all runs that fit, newest first.
-func (s *Service) each(ctx context.Context, f store.Filter) iter.Seq2[store.RunRecord, error] {
-	return paged(func(cursor string) ([]store.RunRecord, string, error) {
-		if f.Cursor = cursor; cursor != "" { // of a second page all is wanted
-			f.Limit = store.MaxLimit
-		}
-		page, err := s.store.Runs(ctx, f)
-		return page.Runs, page.Next, err
-	})
-}
 
 // Sessions returns a page of the sessions that fit and that who may see; by an access
 // token those that are all its own.
 func (s *Service) Sessions(
 	ctx context.Context, who toolcrib.Principal, f store.SessionFilter,
 ) (store.SessionPage, error) {
-	runs, ok := seen(who, store.Filter{User: f.User})
+	runs, ok := env.Seen(who, store.Filter{User: f.User})
 	if !ok {
 		return store.SessionPage{}, nil
 	}
 	f.User, f.Token = runs.User, runs.Token
-	return s.store.Sessions(ctx, f)
+	return s.Env.Store.Sessions(ctx, f)
 }
 
 // Session finds a session by its ID, the name that its user gave it, or as last: the one
@@ -166,10 +45,10 @@ func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name stri
 	}
 	info, err := store.SessionInfo{}, toolcrib.ErrNotFound
 	if who.User != "" {
-		info, err = s.store.Session(ctx, who.User, name)
+		info, err = s.Env.Store.Session(ctx, who.User, name)
 	}
-	if errors.Is(err, toolcrib.ErrNotFound) && admin(who) {
-		if info, err = s.store.Session(ctx, "", name); err == nil && string(info.ID) != name {
+	if errors.Is(err, toolcrib.ErrNotFound) && env.Admin(who) {
+		if info, err = s.Env.Store.Session(ctx, "", name); err == nil && string(info.ID) != name {
 			err = toolcrib.ErrNotFound // what others call their sessions
 		}
 	}
@@ -190,7 +69,7 @@ func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, par
 	begin := store.SessionPrefix + strings.TrimPrefix(part, store.SessionPrefix)
 	var fit []store.SessionInfo
 	f := store.SessionFilter{Limit: store.MaxLimit}
-	for range partsLooked / store.MaxLimit {
+	for range env.PartsLooked / store.MaxLimit {
 		page, err := s.Sessions(ctx, who, f)
 		if err != nil {
 			return store.SessionInfo{}, err
@@ -205,7 +84,7 @@ func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, par
 		}
 	}
 	id := func(i store.SessionInfo) string { return string(i.ID) }
-	info, err := byPart("session", store.SessionPrefix, part, fit, id)
+	info, err := env.ByPart("session", store.SessionPrefix, part, fit, id)
 	if err != nil && len(fit) == 0 {
 		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", part)
 	}
@@ -219,7 +98,7 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 	if who.Token == "" {
 		return true, nil
 	}
-	for rec, err := range s.each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}) {
+	for rec, err := range s.Env.Each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}) {
 		if err != nil || rec.Token != who.Token {
 			return false, err
 		}
@@ -252,7 +131,7 @@ func (s *Service) Standing() *standing.People {
 	defer s.people.Unlock()
 	if s.people.standing == nil {
 		// It fails without a source or a time only.
-		s.people.standing, _ = standing.New(standing.Options{Source: s.store.Access(), Now: s.Now, Age: standing.Fresh})
+		s.people.standing, _ = standing.New(standing.Options{Source: s.Env.Store.Access(), Now: s.Now, Age: standing.Fresh})
 	}
 	return s.people.standing
 }
@@ -266,7 +145,7 @@ func (s *Service) Now() time.Time {
 	s.people.Lock()
 	defer s.people.Unlock()
 	if s.people.clock == nil {
-		latest, err := s.store.Access().Latest(context.Background())
+		latest, err := s.Env.Store.Access().Latest(context.Background())
 		if err != nil {
 			latest = never
 		}
@@ -277,7 +156,7 @@ func (s *Service) Now() time.Time {
 
 // ActFor is the user for whom an administrator, self, acts (contract §1).
 func (s *Service) ActFor(ctx context.Context, self, name string) (toolcrib.Principal, error) {
-	if err := s.OpenToRead(ctx); err != nil {
+	if err := s.Env.OpenToRead(ctx); err != nil {
 		return toolcrib.Principal{}, err
 	}
 	now, err := s.Standing().Standing(ctx, toolcrib.Principal{User: name, Actor: self})
@@ -297,7 +176,7 @@ const maxNear = 1000
 // tellUnadded reports a name that nobody has, where others were added: it may be a slip
 // of the finger, and nothing that restricts the one who was meant holds for it.
 func (s *Service) tellUnadded(ctx context.Context, name string) error {
-	if _, err := s.store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
+	if _, err := s.Env.Store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
 		return err
 	}
 	var names []string
@@ -312,7 +191,7 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	s.Notice(fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list%s", name,
+	s.Env.Notice(fmt.Sprintf("there is no user %s; a name without a user is not restricted; see users list%s", name,
 		guard.DidYouMean(name, names)))
 	return nil
 }
@@ -322,7 +201,7 @@ func (s *Service) tellUnadded(ctx context.Context, name string) error {
 // administrator, or has a role such as approver, outside of the gate: neither does it
 // change anything, nor does it see what belongs to others.
 func (s *Service) ActBy(ctx context.Context, self, token string) (who toolcrib.Principal, err error) {
-	if err := s.OpenToRead(ctx); err != nil {
+	if err := s.Env.OpenToRead(ctx); err != nil {
 		return who, err
 	}
 	c, err := s.verified(ctx, token)
@@ -367,7 +246,7 @@ func (s *Service) signer() (*access.Signer, error) {
 	if s.people.signer != nil {
 		return s.people.signer, nil
 	}
-	keys, err := s.Keys()
+	keys, err := s.Env.Keys()
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +288,7 @@ func (s *Service) InScope(ctx context.Context, who toolcrib.Principal, agent, to
 
 // OpenRuns is how many runs have not ended, by status.
 func (s *Service) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
-	return s.store.OpenRuns(ctx)
+	return s.Env.Store.OpenRuns(ctx)
 }
 
 // Active is how many runs the pool drives.

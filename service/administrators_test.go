@@ -31,7 +31,7 @@ func TestAdministrators(t *testing.T) {
 	if err != nil || token.Token == "" {
 		t.Fatalf("%+v, %v", token, err)
 	}
-	if _, err := s.SetSecret(t.Context(), root, "key", []byte("sk-1234567890")); err != nil {
+	if _, err := s.Env.SetSecret(t.Context(), root, "key", []byte("sk-1234567890")); err != nil {
 		t.Fatal(err)
 	}
 	for name, do := range forAdministrators(s, run, token.ID, filepath.Join(t.TempDir(), "backup.tar")) {
@@ -88,9 +88,9 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"create token": func(c ctx, w who) error { _, err := s.CreateToken(c, w, service.TokenRequest{User: "ann"}); return err },
 		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token, false); return err },
 		"check token":  func(c ctx, w who) error { _, err := s.CheckToken(c, w, "x"); return err },
-		"secrets":      func(_ ctx, w who) error { _, err := s.Secrets(w); return err },
-		"set secret":   func(c ctx, w who) error { _, err := s.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },
-		"no secret":    func(c ctx, w who) error { _, err := s.RemoveSecret(c, w, "key"); return err },
+		"secrets":      func(_ ctx, w who) error { _, err := s.Env.Secrets(w); return err },
+		"set secret":   func(c ctx, w who) error { _, err := s.Env.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },
+		"no secret":    func(c ctx, w who) error { _, err := s.Env.RemoveSecret(c, w, "key"); return err },
 		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
 		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("{")); return err },
 		"doctor":       func(c ctx, w who) error { _, err := s.Examine(c, w); return err },
@@ -111,7 +111,7 @@ func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token 
 	if err != nil || len(tokens) != 1 || tokens[0].ID != token || tokens[0].State != service.TokenGood {
 		t.Errorf("tokens %+v, %v", tokens, err)
 	}
-	secrets, err := s.Secrets(root)
+	secrets, err := s.Env.Secrets(root)
 	if err != nil || len(secrets) != 1 || secrets[0].Name != "key" {
 		t.Errorf("secrets %+v, %v", secrets, err)
 	}
@@ -159,7 +159,7 @@ func TestConfigurationIsRecordedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if err := s.OpenFor(t.Context(), root); err != nil {
+			if err := s.Env.OpenFor(t.Context(), root); err != nil {
 				t.Error(err)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -118,7 +119,7 @@ func (s *Service) approvalsOf(
 	var all []*Approval
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
-	for e, err := range s.read(ctx, who, rec.ID, 0) {
+	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, 0) {
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (s *Service) approvalsOf(
 			}
 			for _, c := range b.Calls {
 				why := verdicts[c.ID]
-				if !readsConfig(who) {
+				if !env.ReadsConfig(who) {
 					why.Position = ""
 				}
 				v.Calls = append(v.Calls, ApprovalCall{ApprovalItem: c, Rule: why.Rule, Position: why.Position})
@@ -222,7 +223,7 @@ func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
 func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*Approval, error) {
 	pending := []*Approval{}
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
-	for rec, err := range s.eachDecidable(ctx, who, f) {
+	for rec, err := range s.Env.EachDecidable(ctx, who, f) {
 		if err != nil {
 			return pending, err
 		}
@@ -232,7 +233,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 		case ctx.Err() != nil, errors.As(err, &failed):
 			return pending, cmp.Or(err, ctx.Err())
 		case err != nil: // the others can be read
-			s.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
+			s.Env.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
 		}
 		for _, v := range views {
 			if v.Status == ApprovalPending || v.Status == ApprovalExpired {
@@ -264,25 +265,26 @@ func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name str
 		return newest(pending), nil
 	}
 	id := func(v *Approval) string { return v.ID }
-	if found, err := byPart("approval", approvalPrefix, name, pending, id); toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
+	found, err := env.ByPart("approval", approvalPrefix, name, pending, id)
+	if toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
 		return found, err
 	}
 	decided, err := s.decidedApprovals(ctx, who, approvalPrefix+strings.TrimPrefix(name, approvalPrefix))
 	if err != nil {
 		return nil, err
 	}
-	return byPart("approval", approvalPrefix, name, decided, id)
+	return env.ByPart("approval", approvalPrefix, name, decided, id)
 }
 
 // wholeApproval finds an approval by its whole ID, however many others are pending.
 func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id string) (*Approval, error) {
-	page, err := s.store.Runs(ctx, store.Filter{Approval: id, Deciding: true, Limit: 1})
+	page, err := s.Env.Store.Runs(ctx, store.Filter{Approval: id, Deciding: true, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
 	var found []*Approval
 	for _, rec := range page.Runs {
-		if decides(who, &rec) {
+		if env.Decides(who, &rec) {
 			found, err = s.approvalsOf(ctx, who, rec)
 		}
 	}
@@ -292,7 +294,7 @@ func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id 
 	if err != nil {
 		return nil, err
 	}
-	return byPart("approval", approvalPrefix, id, found, func(v *Approval) string { return v.ID })
+	return env.ByPart("approval", approvalPrefix, id, found, func(v *Approval) string { return v.ID })
 }
 
 // approvalPrefix begins the IDs of approvals, which have a length.
@@ -318,7 +320,7 @@ func (s *Service) decidedApprovals(
 	ctx context.Context, who toolcrib.Principal, begin string,
 ) (found []*Approval, err error) {
 	looked := 0
-	for rec, err := range s.eachDecidable(ctx, who, store.Filter{}) {
+	for rec, err := range s.Env.EachDecidable(ctx, who, store.Filter{}) {
 		if looked++; err != nil || looked > decidedLooked {
 			return found, err
 		}

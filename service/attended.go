@@ -38,7 +38,7 @@ func (a attended) Answer(ctx context.Context, q Question) (Answer, bool, error) 
 		if !a.p.tellAttending(a.d.run, frame, again) {
 			break
 		}
-		state, err := agent.Load(ctx, a.p.s.store, q.Run)
+		state, err := agent.Load(ctx, a.p.s.Env.Store, q.Run)
 		if err == nil && (state.Approval == nil || state.Approval.ApprovalID != q.Ask.ApprovalID) {
 			err = toolcrib.Errorf(toolcrib.CodeConflict, "it was decided meanwhile")
 		}

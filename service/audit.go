@@ -12,26 +12,17 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
-)
-
-// The kinds of entries of the audit log that changes of secrets, and of notes by a person,
-// leave: the name and who, never the value.
-const (
-	KindSecretSet     toolcrib.Kind = "secret_set"
-	KindSecretRemoved toolcrib.Kind = "secret_removed"
-	KindNoteChanged   toolcrib.Kind = "note_changed"
-	KindNoteRemoved   toolcrib.Kind = "note_removed"
 )
 
 // AuditKinds returns the kinds of entries of the audit log.
 func AuditKinds() []string {
 	all := append(
-		store.AuditKinds(), KindSecretSet, KindSecretRemoved, KindNoteChanged, KindNoteRemoved, KindOtherCall,
+		store.AuditKinds(), env.KindSecretSet, env.KindSecretRemoved, env.KindNoteChanged, env.KindNoteRemoved, KindOtherCall,
 		access.UserAdded, access.UserChanged, access.UserRemoved,
 		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked,
 	)
@@ -42,38 +33,21 @@ func AuditKinds() []string {
 	return kinds
 }
 
-// Administrator returns the name of the administrator who acts, with --as both names;
-// anybody else is refused. An access token administrates nothing, whoever it acts for.
-func Administrator(who toolcrib.Principal) (string, error) {
-	switch {
-	case who.Token != "":
-		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, not for access tokens")
-	case !who.Admin:
-		return "", toolcrib.Errorf(toolcrib.CodeForbidden, "this is for administrators, and %s is not one", who.User)
-	}
-	return agent.NameOf(who), nil
-}
-
-// unknownWord refuses a word that is not one of those there are.
-func unknownWord(what, word string, valid []string) error {
-	return badRequestf("unknown %s %q%s (valid: %s)", what, word, guard.DidYouMean(word, valid), strings.Join(valid, ", "))
-}
-
 // Audit returns a page of the audit log, for administrators. run names a run as
 // [Service.FindRun] does; "" = any. A whole ID may be that of a run that was removed.
 func (s *Service) Audit(
 	ctx context.Context, who toolcrib.Principal, f store.AuditFilter, run string,
 ) (page store.AuditPage, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return page, err
 	}
 	for _, kind := range f.Kinds {
 		if !slices.Contains(AuditKinds(), string(kind)) {
-			return page, unknownWord("kind", string(kind), AuditKinds())
+			return page, env.UnknownWord("kind", string(kind), AuditKinds())
 		}
 	}
 	if run != "" {
-		rec, err := s.find(ctx, who, run)
+		rec, err := s.Env.Find(ctx, who, run)
 		switch f.Run = rec.ID; {
 		case err != nil && !wholeRunID(run):
 			return page, err
@@ -81,7 +55,7 @@ func (s *Service) Audit(
 			f.Run = toolcrib.RunID(run)
 		}
 	}
-	page, err = s.store.Audit(ctx, f)
+	page, err = s.Env.Store.Audit(ctx, f)
 	if errors.Is(err, store.ErrBadCursor) {
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "invalid cursor %q; use the value of next from the previous page", f.Cursor)
 	}
@@ -137,7 +111,7 @@ func (s *Service) nameCalls(ctx context.Context, entries []store.AuditEntry) {
 
 func (s *Service) callsOf(ctx context.Context, run toolcrib.RunID) map[string][]store.AuditCall {
 	known := map[string][]store.AuditCall{}
-	for e, err := range s.store.Read(ctx, run, 0) {
+	for e, err := range s.Env.Store.Read(ctx, run, 0) {
 		if err != nil {
 			break
 		}
@@ -160,40 +134,10 @@ func wholeRunID(name string) bool {
 
 // ExportAudit writes the audit log as it is at one moment, for administrators.
 func (s *Service) ExportAudit(ctx context.Context, who toolcrib.Principal, w io.Writer, o store.ExportOptions) error {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return err
 	}
-	return s.store.ExportAudit(ctx, w, o)
-}
-
-// record writes down in the system journal that something was changed outside of it.
-func (s *Service) record(ctx context.Context, kind toolcrib.Kind, payloads ...any) error {
-	events := make([]store.SystemEvent, len(payloads))
-	for i, p := range payloads {
-		payload, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		if s.LearnSecrets(); s.Mask.SecretIn(p) != "" { // --as, for one, is anything
-			payload = s.Mask.MaskJSON(payload)
-		}
-		events[i] = store.SystemEvent{Kind: kind, Payload: payload}
-	}
-	return s.store.AppendSystem(ctx, events...)
-}
-
-// RecordChanged writes down in the audit log what became of files that steer toolcrib.
-func (s *Service) RecordChanged(
-	ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, files ...store.FileChanged,
-) error {
-	payloads := make([]any, len(files))
-	for i, f := range files {
-		if f.By == "" {
-			f.By = agent.NameOf(who)
-		}
-		payloads[i] = f
-	}
-	return s.record(ctx, kind, payloads...)
+	return s.Env.Store.ExportAudit(ctx, w, o)
 }
 
 // Checked is what was found out about one run, or about everything that is stored.
@@ -261,31 +205,31 @@ func prunedText(events int) string {
 // everybody. kept is a head that was exported before, to compare with; nil = none.
 func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]Checked, error) {
 	if run != "" {
-		rec, err := s.find(ctx, who, run)
+		rec, err := s.Env.Find(ctx, who, run)
 		if err != nil {
 			return nil, err
 		}
-		v, err := s.store.Verify(ctx, rec.ID)
+		v, err := s.Env.Store.Verify(ctx, rec.ID)
 		if err == nil {
-			_, err = s.store.VerifySystem(ctx, nil)
+			_, err = s.Env.Store.VerifySystem(ctx, nil)
 		}
 		return []Checked{checked(rec.ID, v, err)}, ctx.Err()
 	}
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	found, err := s.verifyAll(ctx)
 	if err == nil && kept != nil {
-		_, err := s.store.VerifySystem(ctx, kept)
+		_, err := s.Env.Store.VerifySystem(ctx, kept)
 		found = append(found, checked(store.SystemChain, *kept, err))
 	}
 	return found, errors.Join(err, ctx.Err())
 }
 
 func (s *Service) verifyAll(ctx context.Context) (found []Checked, err error) {
-	all, err := s.store.VerifyAll(ctx)
+	all, err := s.Env.Store.VerifyAll(ctx)
 	if err == nil {
-		err = s.store.Check(ctx) // no chain reads the pages of indexes
+		err = s.Env.Store.Check(ctx) // no chain reads the pages of indexes
 	}
 	if err != nil && len(all.Problems) == 0 {
 		return nil, err
@@ -305,19 +249,19 @@ func (s *Service) verifyAll(ctx context.Context) (found []Checked, err error) {
 // AcceptDamage accepts what is stored as it is, for administrators: new runs are started
 // in spite of damage that is found. The journal says so, and by whom.
 func (s *Service) AcceptDamage(ctx context.Context, who toolcrib.Principal) error {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err == nil {
-		_, err = s.store.AcceptDamage(ctx, by)
+		_, err = s.Env.Store.AcceptDamage(ctx, by)
 	}
 	return err
 }
 
 // Head returns where the system journal stands, for administrators.
 func (s *Service) Head(ctx context.Context, who toolcrib.Principal) (store.Head, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return store.Head{}, err
 	}
-	return s.store.Head(ctx)
+	return s.Env.Store.Head(ctx)
 }
 
 // Replay goes through the journal of a run again, named as by [Service.FindRun]; if run is
@@ -325,7 +269,7 @@ func (s *Service) Head(ctx context.Context, who toolcrib.Principal) (store.Head,
 // is called.
 func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string) (found []Checked, err error) {
 	one := func(rec store.RunRecord) error {
-		r, err := replay.Run(ctx, s.store, rec.ID)
+		r, err := replay.Run(ctx, s.Env.Store, rec.ID)
 		if errors.Is(err, store.ErrPruned) {
 			err = fmt.Errorf("run %s cannot be replayed: its content was pruned", rec.ID)
 		}
@@ -333,13 +277,13 @@ func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string
 		return ctx.Err()
 	}
 	if run != "" {
-		rec, err := s.find(ctx, who, run)
+		rec, err := s.Env.Find(ctx, who, run)
 		if err == nil {
 			err = one(rec)
 		}
 		return found, err
 	}
-	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
+	for rec, err := range s.Env.EachRun(ctx, who, store.Filter{}) {
 		if err == nil && rec.PrunedAt.IsZero() {
 			err = one(rec)
 		}

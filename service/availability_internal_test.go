@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -67,7 +68,7 @@ func TestA9_Availability(t *testing.T) {
 	want(other, "in another one, at the same time", 0, 0)
 	want(&availability{store: there}, "a new run in the other one", 1, 0)
 	set(here, store.OverrideGroup, "x", true)
-	clock.goOn(overrideAge)
+	clock.goOn(env.OverrideAge)
 	want(other, "half a second later", 1, 1)
 	over, _ := other.Overrides(t.Context())
 	if over.Tools["x"] || !over.Groups["x"] {
@@ -76,7 +77,7 @@ func TestA9_Availability(t *testing.T) {
 	if err := there.Close(); err != nil {
 		t.Fatal(err)
 	}
-	clock.goOn(overrideAge)
+	clock.goOn(env.OverrideAge)
 	if over, err := other.Overrides(t.Context()); err == nil {
 		t.Errorf("what could not be read was answered: %+v", over)
 	}

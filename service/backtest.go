@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -121,11 +122,11 @@ type backtest struct {
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
 		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{},
-		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Once(s.Notice),
+		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Env.Once(s.Env.Notice),
 	}
-	b.out.Config, b.out.Changes, b.out.Offers = s.Config.File(), []ChangedCall{}, []*ChangedOffer{}
+	b.out.Config, b.out.Changes, b.out.Offers = s.Env.Config.File(), []ChangedCall{}, []*ChangedOffer{}
 	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []DamagedRun{}, r.Limit
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return b.out, err
 	}
 	err := b.read(ctx)
@@ -134,7 +135,7 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 	}
 	if r.Run != "" {
 		var rec store.RunRecord
-		if rec, err = s.find(ctx, who, r.Run); err == nil {
+		if rec, err = s.Env.Find(ctx, who, r.Run); err == nil {
 			err = b.judge(ctx, rec)
 		}
 	} else {
@@ -151,7 +152,7 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 
 // judgeAll judges the calls of all runs that are chosen.
 func (b *backtest) judgeAll(ctx context.Context, who toolcrib.Principal) error {
-	for rec, err := range b.eachRun(ctx, who, b.Filter) {
+	for rec, err := range b.Env.EachRun(ctx, who, b.Filter) {
 		switch {
 		case err != nil:
 			return err
@@ -173,7 +174,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	if err := b.supported(); err != nil { // as config check
+	if err := b.Env.Supported(); err != nil { // as config check
 		return err
 	}
 	b.switches, err = b.switchesThen(ctx)
@@ -193,7 +194,7 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 		return nil
 	}
 	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
-	err := walk.Run(ctx, b.store, rec.ID, agent.Rejudging{
+	err := walk.Run(ctx, b.Env.Store, rec.ID, agent.Rejudging{
 		Call: func(r agent.Rejudged) error { b.call(&rec, r); return nil }, Offer: b.offer,
 	})
 	switch {
@@ -275,7 +276,7 @@ func (b *backtest) offer(c agent.OfferChange) error {
 // terms are what a run is judged under.
 func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope gate.Scope) (t agent.Terms, err error) {
 	defer func() { b.failed = err }()
-	t = agent.Terms{Scope: scope, FourEyes: b.Config.Approvals.FourEyes}
+	t = agent.Terms{Scope: scope, FourEyes: b.Env.Config.Approvals.FourEyes}
 	token, err := b.token(ctx, start.Principal.Token)
 	if err != nil {
 		return t, err
@@ -337,11 +338,11 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	if team.PlanOf(start) != nil {
 		return nil // what conducts a team is no agent of the configuration
 	}
-	if _, ok := b.Config.Agents[name]; !ok {
+	if _, ok := b.Env.Config.Agents[name]; !ok {
 		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged with the agent as it was then", name))
 		return nil
 	}
-	def, err := b.Config.Agent(name, b.Resolver())
+	def, err := b.Env.Config.Agent(name, b.Env.Resolver())
 	if err != nil {
 		return err
 	}
@@ -360,7 +361,7 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*ChosenSkills, error) {
 		k, err := b.ChooseSkills(names)
 		if err == nil {
-			k.Tell(b.Once(b.tell))
+			k.Tell(b.Env.Once(b.tell))
 		}
 		return k, err
 	})
@@ -376,7 +377,7 @@ func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
 	if id == "" {
 		return nil, nil
 	}
-	issued, err := b.store.Access().Token(ctx, id)
+	issued, err := b.Env.Store.Access().Token(ctx, id)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, nil
 	}

@@ -114,7 +114,7 @@ type Written struct {
 
 // before is what a file was before it was written. problem says why that is not known.
 func (s *Service) before(ctx context.Context, w *Written) (text, problem string, err error) {
-	data, size, err := s.store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
+	data, size, err := s.Env.Store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
 		return "", fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an "+
@@ -127,7 +127,7 @@ func (s *Service) before(ctx context.Context, w *Written) (text, problem string,
 
 // WrittenBy are the files that a run and the runs that it started wrote, by path.
 func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) ([]*Written, error) {
-	if _, err := s.find(ctx, who, string(run)); err != nil {
+	if _, err := s.Env.Find(ctx, who, string(run)); err != nil {
 		return nil, err
 	}
 	writes, err := s.writesOf(ctx, run, 0)
@@ -165,7 +165,7 @@ const undoDepth = 10
 func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
 	var writes []write
 	started := map[string]*journal.ToolStarted{}
-	for e, err := range s.store.Read(ctx, run, 0) {
+	for e, err := range s.Env.Store.Read(ctx, run, 0) {
 		if err != nil {
 			return nil, err
 		}

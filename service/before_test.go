@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // prepared is what a file tool writes down before it writes.
@@ -31,8 +32,8 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 // /undo looks for what a turn wrote in the runs that it has started, too: in the order
 // in which it was written.
 func TestUndo_WritesOfRunsBelow(t *testing.T) {
-	s := New(Options{DataDir: t.TempDir()})
-	if err := s.Open(t.Context()); err != nil {
+	s := New(env.Options{DataDir: t.TempDir()})
+	if err := s.Env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -44,7 +45,7 @@ func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	at := func(run toolcrib.RunID, minute int, body toolcrib.Body) {
 		t.Helper()
 		event := toolcrib.Event{Time: began.Add(time.Duration(minute) * time.Minute), Body: body}
-		if err := s.store.Append(t.Context(), run, last[run], event); err != nil {
+		if err := s.Env.Store.Append(t.Context(), run, last[run], event); err != nil {
 			t.Fatal(err)
 		}
 		last[run]++

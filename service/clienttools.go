@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -29,7 +30,7 @@ func (s *Service) clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
 		if given.Effect == "" {
 			all[i].Effect = toolcrib.EffectReadOnly
 		}
-		if set := s.Config.Tools.Settings[given.Name]; set.Untrusted != nil {
+		if set := s.Env.Config.Tools.Settings[given.Name]; set.Untrusted != nil {
 			all[i].Untrusted = *set.Untrusted
 		}
 	}
@@ -51,10 +52,10 @@ func withClientTools(list []string, own []toolcrib.Spec) []string {
 
 // recorder makes a runner that writes something down about runs, and needs no gate.
 func (s *Service) recorder() (*agent.Runner, error) {
-	s.LearnSecrets()
+	s.Env.LearnSecrets()
 	return agent.New(agent.Options{
-		Journal: s.store, Contents: s.store, Mask: s.Mask, NewID: s.ids.next,
-		Seal: func() (cipher.AEAD, error) { return s.sealer("answer") },
+		Journal: s.Env.Store, Contents: s.Env.Store, Mask: s.Env.Mask, NewID: s.ids.next,
+		Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner has no model")
 		},
@@ -66,7 +67,7 @@ func (s *Service) recorder() (*agent.Runner, error) {
 func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
 	error,
 ) {
-	rec, err := s.find(ctx, who, run)
+	rec, err := s.Env.Find(ctx, who, run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -115,15 +116,15 @@ func (p *Pool) expireClients() {
 	for {
 		now := time.Now()
 		// Who begins to wait after this look has the whole time.
-		next := now.Add(p.s.Current().Config.Server.ClientToolTimeout.Std())
-		for rec, err := range p.s.each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}}) {
+		next := now.Add(p.s.Current().Env.Config.Server.ClientToolTimeout.Std())
+		for rec, err := range p.s.Env.Each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}}) {
 			switch {
 			case err != nil:
 				if p.ctx.Err() == nil {
 					p.log.Warn("cannot list runs that wait for their clients", "error", err)
 				}
 				continue
-			case rec.Driver != p.s.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil:
+			case rec.Driver != p.s.Env.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil:
 				continue
 			}
 			if at := *rec.Pending.ExpiresAt; at.After(now) {
@@ -149,21 +150,21 @@ func (p *Pool) expireClients() {
 // Say keeps a message to a run durably. The model reads it before its next reply, whichever
 // process drives the run; a parked run keeps it until it continues.
 func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text string) error {
-	rec, err := s.find(ctx, who, run)
+	rec, err := s.Env.Find(ctx, who, run)
 	if err != nil {
 		return err
 	}
-	s.LearnSecrets()
-	text = s.Mask.Clean(text)
+	s.Env.LearnSecrets()
+	text = s.Env.Mask.Clean(text)
 	switch {
 	case strings.TrimSpace(text) == "":
-		return badRequestf("the message is empty")
+		return env.BadRequestf("the message is empty")
 	case len(text) > store.MaxMessageBytes:
 		return toolcrib.Errorf(toolcrib.CodeTooLarge, "the message has more than %d bytes", store.MaxMessageBytes)
 	case rec.Model == "":
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is a single call without a model and reads no messages", rec.ID)
 	}
-	err = s.store.PutMessage(ctx, rec.ID, store.Message{
+	err = s.Env.Store.PutMessage(ctx, rec.ID, store.Message{
 		ID: s.ids.next("msg_"), Text: text, By: agent.NameOf(who), At: time.Now(),
 	})
 	if errors.Is(err, toolcrib.ErrConflict) {
@@ -174,7 +175,7 @@ func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text str
 
 // inbox returns the messages that a run has not read.
 func (s *Service) inbox(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error) {
-	all, err := s.store.Messages(ctx, run)
+	all, err := s.Env.Store.Messages(ctx, run)
 	said := make([]journal.Said, len(all))
 	for i, m := range all {
 		said[i] = journal.Said{ID: m.ID, Text: m.Text, By: m.By}

@@ -11,15 +11,16 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // FileProblems is what is wrong with the files that the configuration names, with what is in them, and with what
 // its references stand for. A reference that cannot be filled in now may be filled in later.
 func (s *Service) FileProblems() (all config.Errors) {
-	c := s.Config
-	all = c.FindSecrets(s.Resolver())
+	c := s.Env.Config
+	all = c.FindSecrets(s.Env.Resolver())
 	look := func(key string, value config.Value, read func(path string) error) {
-		path, err := value.Resolve(s.Resolver())
+		path, err := value.Resolve(s.Env.Resolver())
 		if err != nil || path == "" {
 			return
 		}
@@ -70,20 +71,20 @@ func (s *Service) FileProblems() (all config.Errors) {
 
 // PlaceProblems is what is wrong with the folders of runs, of the data and of the log. None is made.
 func (s *Service) PlaceProblems() (all config.Errors) {
-	c := s.Config
+	c := s.Env.Config
 	add := func(key string, err error, fix string) {
 		if err != nil {
 			all = append(all, c.ErrorAt(key, strings.TrimPrefix(err.Error(), key+": ")+fix))
 		}
 	}
-	if _, err := c.Workspace.Resolve(s.Resolver()); err == nil {
+	if _, err := c.Workspace.Resolve(s.Env.Resolver()); err == nil {
 		_, err = s.Workspace("")
 		add("workspace", err, "")
 	}
-	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.DataDir { // else --data-dir counts
+	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.Env.DataDir { // else --data-dir counts
 		add("data_dir", noPlace(dir), "; name a folder that you may write in")
 	}
-	if file, err := c.Log.File.Resolve(s.Resolver()); err == nil && file != "" {
+	if file, err := c.Log.File.Resolve(s.Env.Resolver()); err == nil && file != "" {
 		add("log.file", noLog(file), "; name a file that you may write")
 	}
 	return all
@@ -100,7 +101,7 @@ func noPlace(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a folder", dir)
 	}
-	return writable(dir)
+	return env.Writable(dir)
 }
 
 // noLog returns an error if a file can neither be appended to nor made.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // What a reference stands for is looked at, too: a header has no line breaks.
@@ -33,7 +34,7 @@ func TestFileProblems_References(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, e := range service.New(service.Options{Config: c, DataDir: t.TempDir()}).FileProblems() {
+	for _, e := range service.New(env.Options{Config: c, DataDir: t.TempDir()}).FileProblems() {
 		found = append(found, e.Key)
 		if !strings.Contains(e.Message, "line breaks") || strings.Contains(e.Error(), "sk-1") {
 			t.Errorf("%v", e)

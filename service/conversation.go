@@ -34,7 +34,7 @@ type Undo struct {
 func (s *Service) Undoable(
 	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string,
 ) (list []Undo, err error) {
-	rec, err := s.find(ctx, who, string(run))
+	rec, err := s.Env.Find(ctx, who, string(run))
 	if err != nil || !rec.PrunedAt.IsZero() {
 		return nil, err
 	}
@@ -77,18 +77,18 @@ func (s *Service) RemoveMade(
 	if err != nil {
 		return err
 	}
-	made, err := s.find(ctx, who, string(run))
+	made, err := s.Env.Find(ctx, who, string(run))
 	if err != nil {
 		return err
 	}
-	rec, err := s.find(ctx, who, string(by))
+	rec, err := s.Env.Find(ctx, who, string(by))
 	if err != nil {
 		return err
 	}
 	if rec.Workspace != made.Workspace {
 		return errChanged
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // Decision is a person's word on an approval.
@@ -116,7 +117,7 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 	agent.Decision, error,
 ) {
 	out := agent.Decision{ApprovalID: v.ID, Digest: d.Digest, Who: who, Reason: d.Reason, Remember: d.Remember}
-	if !decides(who, &v.record) {
+	if !env.Decides(who, &v.record) {
 		return nil, out, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s", v.ID)
 	}
 	if err := s.current(ctx, v); err != nil {

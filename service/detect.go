@@ -3,14 +3,10 @@ package service
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/provider/ollama"
 	"github.com/toolcrib/toolcrib/provider/wire"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // How long an Ollama is waited for that nobody has configured, and how many of its
@@ -33,7 +30,7 @@ const (
 func (s *Service) Detect(ask bool) config.Detected {
 	more := ""
 	set, at, configured := s.ollamaAsked()
-	found := s.Config.DetectModel(os.Getenv, at, func() ([]string, error) {
+	found := s.Env.Config.DetectModel(os.Getenv, at, func() ([]string, error) {
 		names, why, err := ollamaModels(set)
 		var foreign *foreignListenerError
 		switch {
@@ -56,14 +53,14 @@ func (s *Service) Detect(ask bool) config.Detected {
 // ollamaAsked is where an Ollama is looked for: at its usual address, unless OLLAMA_HOST
 // or a configured provider ollama names another, and what is in the notice about it.
 func (s *Service) ollamaAsked() (set wire.Options, at string, configured bool) {
-	if p, ok := s.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
+	if p, ok := s.Env.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
 		if set, err := s.wire(config.TypeOllama, p); err == nil {
 			return set, "providers.ollama.base_url", true
 		}
 	}
 	address, _ := addressFromEnv(config.TypeOllama)
-	address = cmp.Or(address, s.OllamaAt, config.OllamaAddress)
-	return wire.Options{BaseURL: address, Proxy: wire.ProxyNone, Admit: admitListener}, placeOf(address), false
+	address = cmp.Or(address, s.Env.OllamaAt, config.OllamaAddress)
+	return wire.Options{BaseURL: address, Proxy: wire.ProxyNone, Admit: admitListener}, env.PlaceOf(address), false
 }
 
 // ollamaModels are the models of an Ollama, the best first: the one that was pulled
@@ -138,41 +135,19 @@ const confirmedFolder = "confirmed"
 // confirmServer returns nil if a person has confirmed the server at an address, before
 // or, with ask and a terminal, now.
 func (s *Service) confirmServer(address, model string, ask bool) error {
-	place := placeOf(address)
-	if _, err := os.Stat(s.marked(confirmedFolder, address)); err == nil {
+	place := env.PlaceOf(address)
+	if _, err := os.Stat(s.Env.Marked(confirmedFolder, address)); err == nil {
 		return nil
 	}
-	if !ask || s.Confirm == nil {
+	if !ask || s.Env.Confirm == nil {
 		return fmt.Errorf("an Ollama answers at %s, but nobody has confirmed it on a terminal "+
 			"(to use it, start toolcrib once there, or name it: --model ollama/NAME)", place)
 	}
-	if !s.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
+	if !s.Env.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
 		return fmt.Errorf("the Ollama at %s was not confirmed", place)
 	}
-	if _, err := s.mark(confirmedFolder, address); err != nil {
-		s.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
+	if _, err := s.Env.Mark(confirmedFolder, address); err != nil {
+		s.Env.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
 	}
 	return nil
-}
-
-// marked is the file that stands for a text in a folder of the data folder.
-func (s *Service) marked(folder, text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return filepath.Join(s.DataDir, folder, hex.EncodeToString(sum[:16]))
-}
-
-// mark makes that file, and reports whether it was there.
-func (s *Service) mark(folder, text string) (known bool, err error) {
-	path := s.marked(folder, text)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return false, err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return true, nil
-	}
-	if err == nil {
-		err = file.Close() // it is empty
-	}
-	return false, err
 }

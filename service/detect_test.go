@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // ollamaWith serves the two lists that are asked for, with models of these names;
@@ -45,7 +47,7 @@ func ollamaWith(t *testing.T, models ...string) string {
 func detecting(t *testing.T, at string) *Service {
 	t.Helper()
 	t.Setenv("OLLAMA_HOST", "")
-	return New(Options{OllamaAt: at, DataDir: t.TempDir()})
+	return New(env.Options{OllamaAt: at, DataDir: t.TempDir()})
 }
 
 // An Ollama that nobody has confirmed is passed over without a terminal, and so is one
@@ -55,7 +57,7 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	a := detecting(t, ollamaWith(t, "+only"))
-	if _, err := a.mark(confirmedFolder, "http://127.0.0.1:1"); err != nil {
+	if _, err := a.Env.Mark(confirmedFolder, "http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
 	found := a.Detect(true)
@@ -80,7 +82,7 @@ func TestN5_DetectOllama(t *testing.T) {
 		{gone.URL, "offline/offline", "no Ollama with a model answers"},
 	} {
 		a := detecting(t, k.at)
-		if _, err := a.mark(confirmedFolder, k.at); err != nil {
+		if _, err := a.Env.Mark(confirmedFolder, k.at); err != nil {
 			t.Fatal(err)
 		}
 		found := a.Detect(false)

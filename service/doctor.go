@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/provider/ollama"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
@@ -61,7 +62,7 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 		{"shell", "install bubblewrap", s.checkShell},
 		{"approvals", "correct approvals.notify; `toolcrib approvals notify test` sends a message to each", s.checkApprovals},
 	}
-	if len(s.Config.Budgets) > 0 && s.store != nil {
+	if len(s.Env.Config.Budgets) > 0 && s.Env.Store != nil {
 		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", s.checkBudgets})
 	}
 	for _, d := range s.sqlDatabases() {
@@ -95,7 +96,7 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 }
 
 func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (found []Finding, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	for _, c := range checks {
@@ -109,28 +110,19 @@ func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (fou
 	return found, nil
 }
 
-// writable returns an error unless this user can write in a folder.
-func writable(dir string) error {
-	probe, err := os.CreateTemp(dir, ".toolcrib-doctor-*")
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", dir, errors.Unwrap(err))
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
 func (s *Service) checkData(context.Context) (detail, fix string, err error) {
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+	if err := os.MkdirAll(s.Env.DataDir, 0o700); err != nil {
 		return "", "", err
 	}
-	if err := writable(s.DataDir); err != nil {
+	if err := env.Writable(s.Env.DataDir); err != nil {
 		return "", "", err
 	}
-	free, ok := freeBytes(s.DataDir)
+	free, ok := freeBytes(s.Env.DataDir)
 	if !ok {
-		return s.DataDir, "", nil
+		return s.Env.DataDir, "", nil
 	}
 	const least = 64 << 20 // under it a store may fail any time
-	detail = fmt.Sprintf("%s (%s free)", s.DataDir, sizeText(free))
+	detail = fmt.Sprintf("%s (%s free)", s.Env.DataDir, sizeText(free))
 	if free < least {
 		return "", "make room on the disk", errors.New(detail)
 	}
@@ -149,12 +141,12 @@ func sizeText(bytes uint64) string {
 }
 
 func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (detail, fix string, err error) {
-	err = s.OpenFor(ctx, who)
+	err = s.Env.OpenFor(ctx, who)
 	if err == nil {
-		err = s.store.Check(ctx)
+		err = s.Env.Store.Check(ctx)
 	}
 	if err == nil {
-		return s.store.Path() + ": opens, and is whole", "", nil
+		return s.Env.Store.Path() + ": opens, and is whole", "", nil
 	}
 	var broken *store.ChainError
 	for _, known := range []struct {
@@ -196,7 +188,7 @@ func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error
 	if why := s.Unprotected(dir); why != "" {
 		detail += " (exec_shell: " + why + ")"
 	}
-	if writable(dir) != nil {
+	if env.Writable(dir) != nil {
 		detail += " (read only for this user: tools cannot write)"
 	}
 	return detail, "", nil
@@ -212,7 +204,7 @@ func (s *Service) workspace(dir string, looked links) (string, error) {
 	}
 	if dir == "" {
 		var err error
-		if dir, err = s.Config.Workspace.Resolve(s.Resolver()); err != nil {
+		if dir, err = s.Env.Config.Workspace.Resolve(s.Env.Resolver()); err != nil {
 			return "", err
 		}
 	}
@@ -249,8 +241,8 @@ func (s *Service) workspace(dir string, looked links) (string, error) {
 }
 
 func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
-	detail, fix, err = shellFound(s.Config.Tools.Shell, shell.Probe())
-	if err != nil || s.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+	detail, fix, err = shellFound(s.Env.Config.Tools.Shell, shell.Probe())
+	if err != nil || s.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
 		return detail, fix, err
 	}
 	path, _, err := s.programs()
@@ -263,7 +255,7 @@ func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
 	if len(out) > 0 {
 		detail += "; left out: " + strings.Join(out, ", ")
 	}
-	if missing := shell.Missing(s.Config.Tools.Shell.Allow, use); len(missing) > 0 {
+	if missing := shell.Missing(s.Env.Config.Tools.Shell.Allow, use); len(missing) > 0 {
 		detail += "; allowed, but not installed: " + strings.Join(missing, ", ")
 	}
 	return detail, "", nil
@@ -314,7 +306,7 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 // checkApprovals reports whether the addresses of approvals.notify can be tried. None is
 // sent anything.
 func (s *Service) checkApprovals(context.Context) (detail, fix string, err error) {
-	set := s.Config.Approvals
+	set := s.Env.Config.Approvals
 	detail = "expire after " + set.Expire.String()
 	if set.Expire <= 0 {
 		detail = "never expire"
@@ -346,8 +338,8 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 
 // checkBudgets looks for budgets whose user is spelt unlike a user that there is.
 func (s *Service) checkBudgets(ctx context.Context) (detail, fix string, err error) {
-	for i, b := range s.Config.Budgets {
-		like, err := s.store.Access().Alike(ctx, b.User)
+	for i, b := range s.Env.Config.Budgets {
+		like, err := s.Env.Store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
 			return "", "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i,
 				b.User, like.Name)
@@ -362,10 +354,10 @@ const checkTimeout = 10 * time.Second
 // ExamineProviders tests each configured provider, those that agents name by their type
 // alone, and the one that is used where none is configured; for administrators.
 func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) (out []Finding, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	c, seen := s.Config, map[string]bool{}
+	c, seen := s.Env.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
 		seen[name] = true
 		if t := c.Providers[name].Type; !SupportedType(t) {
@@ -377,7 +369,7 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 		}
 		out = append(out, s.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
 	}
-	for _, ref := range modelRefs(c) {
+	for _, ref := range env.ModelRefs(c) {
 		r, err := c.ResolveModel(ref)
 		switch {
 		case err != nil:
@@ -402,7 +394,7 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 // configuration name.
 func usedModels(c *config.Config, provider string) []string {
 	var ids []string
-	for _, ref := range modelRefs(c, c.ModelNames()...) {
+	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
 		if r, err := c.ResolveModel(ref); err == nil && r.ProviderName == provider && !slices.Contains(ids, r.ID) {
 			ids = append(ids, r.ID)
 		}
@@ -442,7 +434,7 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 			checkTimeout), Err: err}
 	}
 	if err != nil {
-		f.Detail = s.Mask.Mask(err.Error())
+		f.Detail = s.Env.Mask.Mask(err.Error())
 		f.Fix = fixProvider(name, p.Type, err)
 		return f
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // certificateWarning is how long before its end a certificate is reported.
@@ -41,7 +42,7 @@ func (s *Service) ExamineServer(
 
 // checkKeys looks whether others can read what signs tokens and seals secrets.
 func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
-	path, err := s.KeysFile()
+	path, err := s.Env.KeysFile()
 	if err != nil {
 		return "", "", err
 	}
@@ -58,15 +59,16 @@ func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
 }
 
 func (s *Service) checkWorkspaces(context.Context) (detail, fix string, err error) {
-	dir := filepath.Join(s.DataDir, "workspaces")
+	dir := filepath.Join(s.Env.DataDir, "workspaces")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err
 	}
-	info, err := os.Stat(s.DataDir)
+	info, err := os.Stat(s.Env.DataDir)
 	if err == nil && info.Mode().Perm()&0o022 != 0 {
-		return "", "chmod 700 " + s.DataDir, fmt.Errorf("%s can be written by others (%s)", s.DataDir, info.Mode().Perm())
+		err := fmt.Errorf("%s can be written by others (%s)", s.Env.DataDir, info.Mode().Perm())
+		return "", "chmod 700 " + s.Env.DataDir, err
 	}
-	return dir + ": runs of each user work in a folder of their own", "", writable(dir)
+	return dir + ": runs of each user work in a folder of their own", "", env.Writable(dir)
 }
 
 func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
@@ -75,7 +77,7 @@ func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
 		return "", "", err
 	}
 	if cert == "" {
-		listen, err := s.Config.Listen.Resolve(s.Resolver())
+		listen, err := s.Env.Config.Listen.Resolve(s.Env.Resolver())
 		if err == nil && !onLoopback(listen) {
 			err = fmt.Errorf("none, and %s is reached by others: tokens and prompts go over the network in the clear", listen)
 			return "", "set server.tls, or listen on loopback behind a proxy with TLS", err
@@ -100,8 +102,8 @@ func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
 
 // Certificate names the files of the server's certificate, if it can be used; "" = none.
 func (s *Service) Certificate() (cert, key string, err error) {
-	if cert, err = s.Config.Server.TLS.Cert.Resolve(s.Resolver()); err == nil {
-		key, err = s.Config.Server.TLS.Key.Resolve(s.Resolver())
+	if cert, err = s.Env.Config.Server.TLS.Cert.Resolve(s.Env.Resolver()); err == nil {
+		key, err = s.Env.Config.Server.TLS.Key.Resolve(s.Env.Resolver())
 	}
 	if err == nil && cert != "" {
 		if _, err = tls.LoadX509KeyPair(cert, key); err != nil {
@@ -119,10 +121,10 @@ func onLoopback(address string) bool {
 
 // checkSignIn looks whether someone can administrate the server.
 func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err error) {
-	if s.Config.Server.Auth == "none" { // which the configuration allows on loopback only
+	if s.Env.Config.Server.Auth == "none" { // which the configuration allows on loopback only
 		return "server.auth: none: whoever reaches the server acts as anonymous", "", nil
 	}
-	if s.store == nil {
+	if s.Env.Store == nil {
 		return "", "see database", errors.New("the database is not open")
 	}
 	for u, err := range s.eachUser(ctx) {
@@ -140,7 +142,7 @@ func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err erro
 func (s *Service) checkListen(ctx context.Context, answers func(context.Context, string) error) (
 	detail, fix string, err error,
 ) {
-	listen, err := s.Config.Listen.Resolve(s.Resolver())
+	listen, err := s.Env.Config.Listen.Resolve(s.Env.Resolver())
 	if err != nil {
 		return "", "", err
 	}

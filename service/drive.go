@@ -78,7 +78,7 @@ func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.St
 
 // ready fills in a task and makes the drive of its run.
 func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked links) (*drive, error) {
-	if err := p.s.OpenFor(ctx, p.Who); err != nil {
+	if err := p.s.Env.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
 	if p.Session != nil && task.Session == "" {
@@ -181,7 +181,7 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 		return nil
 	}
 	v := Run{ID: state.Run, Status: state.Status}
-	if rec, err := s.store.Run(ctx, state.Run); err == nil {
+	if rec, err := s.Env.Store.Run(ctx, state.Run); err == nil {
 		v = s.runOf(state.Start.Principal, rec)
 	}
 	v.whole(state)
@@ -257,19 +257,19 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 
 // observed is the journal of runs as telemetry hears it.
 func (s *Service) observed(j toolcrib.Journal) toolcrib.Journal {
-	if s.Observe == nil {
+	if s.Env.Observe == nil {
 		return j
 	}
-	return s.Observe(j)
+	return s.Env.Observe(j)
 }
 
 // options are what the loop stands on.
 func (d *drive) options() (agent.Options, error) {
-	s, c := d.s, d.s.Config
+	s, c := d.s, d.s.Env.Config
 	var err error
 	d.asking = make(chan struct{}, 1)
-	if d.log = d.front.Log; d.log == nil && s.Log != nil {
-		d.log, err = s.Log()
+	if d.log = d.front.Log; d.log == nil && s.Env.Log != nil {
+		d.log, err = s.Env.Log()
 	}
 	if err != nil {
 		return agent.Options{}, err
@@ -285,14 +285,15 @@ func (d *drive) options() (agent.Options, error) {
 	o := agent.Options{
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
-		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, TreeUse: s.store.TreeUse,
-		Memory: memory{s.store},
+		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, TreeUse: s.Env.Store.TreeUse,
+		Memory: memory{s.Env.Store},
 		Journal: s.observed(&beforeImages{
-			Journal: s.store, contents: s.store, mask: s.Mask, workspace: d.workspace, wrote: d.wrote,
+			Journal: s.Env.Store, contents: s.Env.Store, mask: s.Env.Mask, workspace: d.workspace, wrote: d.wrote,
 		}),
-		Contents: s.store, Gate: d.gate, Mask: s.Mask, Log: d.log, Worker: s.workerName(), Version: version.Version(),
-		NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models), Nested: d.nested,
-		Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.sealer("answer") },
+		Contents: s.Env.Store, Gate: d.gate, Mask: s.Env.Mask, Log: d.log, Worker: s.workerName(),
+		Version: version.Version(), NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models),
+		Nested: d.nested,
+		Inbox:  s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 	}
 	team.Join(&o, s.file, s.anyHost())
 	if len(c.Approvals.Notify) > 0 {
@@ -358,7 +359,7 @@ func (d *drive) newID(prefix string) string {
 }
 
 func (d *drive) subAgent(ctx context.Context, who toolcrib.Principal, name, workspace string) (agent.Task, error) {
-	tell := func(text string) { d.s.Notice(name + ": " + text) }
+	tell := func(text string) { d.s.Env.Notice(name + ": " + text) }
 	return d.s.subAgent(ctx, d.models, who, name, workspace, tell)
 }
 
@@ -382,7 +383,7 @@ func (s *Service) workerName() string {
 	if err != nil {
 		host = "unknown"
 	}
-	return s.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
+	return s.Env.Driver + ":" + host + ":" + strconv.Itoa(os.Getpid())
 }
 
 var hostname = sync.OnceValues(os.Hostname)
@@ -492,7 +493,7 @@ func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (de
 			problem = err.Error()
 			continue
 		case toolcrib.CodeOf(err) == toolcrib.CodeForbidden:
-			d.s.Notice(err.Error())
+			d.s.Env.Notice(err.Error())
 			return false, nil
 		}
 		return decided, err

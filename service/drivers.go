@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/safefile"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -389,7 +390,7 @@ func (l *LockFiles) RemoveRequest(run toolcrib.RunID) {
 // Cancel ends a run, and returns it as [Service.FindRun] does. One that another process
 // drives is told, and Cancel waits until it has ended.
 func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
-	rec, err := s.find(ctx, who, name)
+	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return Run{}, err
 	}
@@ -408,7 +409,7 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 		err = s.cancelThere(ctx, rec, agent.CancelBy(who))
 	}
 	if err == nil {
-		rec, err = s.store.Run(ctx, rec.ID)
+		rec, err = s.Env.Store.Run(ctx, rec.ID)
 	}
 	if err != nil {
 		return Run{}, err
@@ -456,7 +457,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 		if time.Now().After(end) {
 			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and has not; its process does not respond", rec.ID)
 		}
-		now, err := s.store.Run(ctx, rec.ID)
+		now, err := s.Env.Store.Run(ctx, rec.ID)
 		if err != nil {
 			return err
 		}
@@ -474,9 +475,6 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 	}
 }
 
-// DriverServer is the [Options.Driver] of servers.
-const DriverServer = "server"
-
 // serverLock is the name under which a server holds a lock, as drivers do with runs, so that
 // others see that there is one.
 const serverLock toolcrib.RunID = "server"
@@ -488,7 +486,7 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 	if err != nil {
 		return Run{}, err
 	}
-	task.Driver = DriverServer
+	task.Driver = env.DriverServer
 	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		return r.Start(ctx, task)
 	})
@@ -505,7 +503,7 @@ func (s *Service) Server() string {
 
 // mark shows other processes that a server runs here, unless another one does already.
 func (p *Pool) mark() (unmark func()) {
-	if p.s.Driver != DriverServer || p.s.Drivers.Driven(serverLock) {
+	if p.s.Env.Driver != env.DriverServer || p.s.Drivers.Driven(serverLock) {
 		return nil
 	}
 	unmark, _ = p.s.Drivers.Take(serverLock) // with an error another server was quicker

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -16,7 +17,7 @@ func TestLockFiles(t *testing.T) {
 	dir := t.TempDir()
 	rec := store.RunRecord{ID: "run_A", Driver: "cli", Status: toolcrib.StatusRunning}
 	ours, others := NewLockFiles(dir), NewLockFiles(dir)
-	theirs := New(Options{DataDir: dir, Driver: "cli"})
+	theirs := New(env.Options{DataDir: dir, Driver: "cli"})
 	theirs.Drivers = others
 	if !theirs.interrupted(rec) {
 		t.Error("a run that nobody holds is interrupted")

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -91,10 +92,10 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 		x.noteConverted(q.Given, out.Tools)
 		out.Call, err = s.judged(ctx, x, &q)
 	}
-	if out.Call != nil && !readsConfig(who) && !s.ReadsDetails(who) {
+	if out.Call != nil && !env.ReadsConfig(who) && !s.Env.ReadsDetails(who) {
 		out.Call.Verdict = out.Call.Verdict.Public()
 	}
-	if !readsConfig(who) {
+	if !env.ReadsConfig(who) {
 		out.withoutConfig(s.spawnFor(ctx, who))
 	}
 	return out, err
@@ -149,14 +150,14 @@ func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
 
 func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
 	if q.Run != "" {
-		rec, err := s.find(ctx, who, q.Run)
+		rec, err := s.Env.Find(ctx, who, q.Run)
 		if err != nil {
 			return nil, err
 		}
 		return s.explainingStored(ctx, rec)
 	}
 	def, err := s.Agent(q.Agent, q.Change)
-	if err == nil && !readsConfig(who) {
+	if err == nil && !env.ReadsConfig(who) {
 		var refused string
 		if refused, err = s.mayRun(ctx, who, def.Name); err == nil && refused != "" {
 			err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", refused)
@@ -190,7 +191,7 @@ func (s *Service) lookingGate(workspace string, start *journal.RunStarted) (*gat
 
 // explainingStored is a stored run at its end, under the policy of today.
 func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return nil, fmt.Errorf("run %s: its content was pruned, so its calls cannot be explained", rec.ID)
 	}
@@ -212,15 +213,15 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Remembered, error) {
 	own := x.facts.Remembered
 	if len(own) > 0 {
-		revoked, err := memory{s.store}.Forgotten(ctx, x.run)
+		revoked, err := memory{s.Env.Store}.Forgotten(ctx, x.run)
 		if err != nil {
 			return nil, err
 		}
 		own = agent.Holding(own, revoked)
 	}
-	kept, err := memory{s.store}.Remembered(ctx, x.who.User, x.facts.Session)
+	kept, err := memory{s.Env.Store}.Remembered(ctx, x.who.User, x.facts.Session)
 	kept = slices.DeleteFunc(kept, func(m journal.Remembered) bool { return !gate.ValidIn(x.scope.Workspace, &m) })
-	if kept = append(slices.Clip(own), kept...); s.Config.Approvals.FourEyes {
+	if kept = append(slices.Clip(own), kept...); s.Env.Config.Approvals.FourEyes {
 		kept = agent.OfOthers(x.who.User, kept)
 	}
 	return kept, err
@@ -229,7 +230,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Reme
 // note adds to the answers what a stored run has read, and what remembered approvals mean
 // for their tools.
 func (s *Service) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
-	settings := ToolSettings(s.Config)
+	settings := ToolSettings(s.Env.Config)
 	for i := range answers {
 		a := &answers[i]
 		if taint := x.facts.Taint; x.run != "" && len(taint) > 0 {
@@ -272,7 +273,7 @@ func (s *Service) noteMCP(
 		}
 		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == m.glob() })
 		for _, n := range s.lacks(m, x.gate) {
-			if !s.ReadsDetails(who) {
+			if !s.Env.ReadsDetails(who) {
 				n.Message = n.Public
 			}
 			n.Public = ""
@@ -291,11 +292,11 @@ func (s *Service) noteMCP(
 
 // metMCP returns what a run, or the last one, has said of MCP servers.
 func (s *Service) metMCP(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (notices []toolcrib.Notice) {
-	rec, err := s.find(ctx, who, cmp.Or(string(run), "last"))
+	rec, err := s.Env.Find(ctx, who, cmp.Or(string(run), "last"))
 	if err != nil {
 		return nil // there is none
 	}
-	for e, err := range s.read(ctx, who, rec.ID, 0) {
+	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, 0) {
 		if err != nil {
 			break // this only adds to what is explained
 		}
@@ -319,14 +320,14 @@ func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) 
 		return nil, err
 	}
 	facts := x.facts
-	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, s.Mask.Mask
+	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, s.Env.Mask.Mask
 	for _, source := range q.Tainted {
 		if !slices.Contains(facts.Taint, source) {
 			facts.Taint = append(facts.Taint, source)
 		}
 	}
 	v := x.gate.Judge(ctx, x.who, x.scope, facts, []toolcrib.ToolCall{*q.Given})[0]
-	agent.MaskVerdict(s.Mask, &v)
+	agent.MaskVerdict(s.Env.Mask, &v)
 	judged := &JudgedCall{
 		Arguments: journal.ViewCall(q.Given).Arguments, Taint: facts.Taint, Verdict: v.Verdict,
 		Programs: programsOf(v.Programs),
@@ -381,7 +382,7 @@ func programsOf(programs []toolcrib.Program) []Program {
 // GivenCall is a call without a model, as it is judged: its arguments are read strictly,
 // once.
 func (s *Service) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
-	s.LearnSecrets() // arguments are read under them
+	s.Env.LearnSecrets() // arguments are read under them
 	return s.givenCall(name, raw)
 }
 
@@ -390,7 +391,7 @@ func (s *Service) givenCall(name string, raw []byte) *toolcrib.ToolCall {
 	if !toolcrib.ValidToolName(name) {
 		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
 	}
-	agent.ReadArguments(call, s.Mask, raw)
+	agent.ReadArguments(call, s.Env.Mask, raw)
 	return call
 }
 

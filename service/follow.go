@@ -169,7 +169,7 @@ const idleEvery = 15 * time.Second
 // in order, and the live ones while the run is driven here. It ends with the run; an error
 // of write ends it, too.
 func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, write func(journal.Frame) error) error {
-	rec, err := p.s.find(ctx, who, o.Run)
+	rec, err := p.s.Env.Find(ctx, who, o.Run)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (p *Pool) lastSeq(ctx context.Context, run toolcrib.RunID) toolcrib.Seq {
 	}
 	p.looks[run] = look{now, known.seq} // others do not look meanwhile
 	p.mu.Unlock()
-	rec, err := p.s.store.Run(ctx, run)
+	rec, err := p.s.Env.Store.Run(ctx, run)
 	if err != nil {
 		return 0 // what is wrong shows when its events are read
 	}
@@ -323,7 +323,7 @@ func (f *following) readTo(ctx context.Context, seq toolcrib.Seq) error {
 	if f.After >= seq {
 		return nil
 	}
-	for e, err := range f.pool.s.store.Read(ctx, f.run, f.After) {
+	for e, err := range f.pool.s.Env.Store.Read(ctx, f.run, f.After) {
 		if err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (f *following) pass(frame journal.Frame) error {
 		f.After = frame.Seq
 		f.ended = frame.Event == string(journal.KindDone) || frame.Event == string(journal.KindError)
 	}
-	return f.write(f.pool.s.shown(f.who, frame))
+	return f.write(f.pool.s.Env.Shown(f.who, frame))
 }
 
 // catchUp writes the frames that the store has, and reports whether there will be no others
@@ -359,7 +359,7 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 	if err := f.pool.s.Events(ctx, f.who, string(f.run), f.After, false, f.pass); err != nil || f.ended {
 		return f.ended, err
 	}
-	now, err := f.pool.s.store.Run(ctx, f.run)
+	now, err := f.pool.s.Env.Store.Run(ctx, f.run)
 	if err != nil {
 		return false, err
 	}
@@ -372,8 +372,8 @@ func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 
 // continues reports whether a parked run waits for a worker only, because what a run below it waited for was decided.
 func (p *Pool) continues(ctx context.Context, rec store.RunRecord) bool {
-	top, err := p.s.top(ctx, rec)
-	if err != nil || top.Driver != p.s.Driver || top.Status.Ended() || rec.Decides() {
+	top, err := p.s.Env.Top(ctx, rec)
+	if err != nil || top.Driver != p.s.Env.Driver || top.Status.Ended() || rec.Decides() {
 		return false
 	}
 	r, err := p.s.runner(top)
@@ -410,11 +410,11 @@ func (d *drive) sincePause(ctx context.Context, before toolcrib.Seq) {
 	var since []toolcrib.Event
 	known := d.seen
 	passes := known > 0
-	for e, err := range d.s.store.Read(ctx, d.top, known) {
+	for e, err := range d.s.Env.Store.Read(ctx, d.top, known) {
 		if err != nil {
 			d.front.SincePause = false
-			d.s.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
-				d.s.Self, d.top))
+			d.s.Env.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
+				d.s.Env.Self, d.top))
 			return
 		}
 		if before > 0 && e.Seq >= before {

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -92,7 +93,7 @@ func LimitOf(reason string) Limit {
 		return Limit{Unit: unit, Flag: flag, More: func(text string) (journal.Granted, error) {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 {
-				return journal.Granted{}, badRequestf("must be a number from 1, or n")
+				return journal.Granted{}, env.BadRequestf("must be a number from 1, or n")
 			}
 			return granted(n), nil
 		}}
@@ -102,7 +103,7 @@ func LimitOf(reason string) Limit {
 		return Limit{Unit: "US dollars", Flag: "--add-cost USD", More: func(text string) (journal.Granted, error) {
 			usd, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 			if err != nil || !(usd > 0 && usd < MaxAddedCost) {
-				return journal.Granted{}, badRequestf("must be an amount such as 0.50, or n")
+				return journal.Granted{}, env.BadRequestf("must be an amount such as 0.50, or n")
 			}
 			return journal.Granted{CostUSD: usd}, nil
 		}}
@@ -214,7 +215,7 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 		all := make([]json.RawMessage, len(parts))
 		for i, part := range parts {
 			if all[i], err = AnswerJSON(known.Items, part); err != nil {
-				return nil, badRequestf("the answer must be %s", Choices(schema))
+				return nil, env.BadRequestf("the answer must be %s", Choices(schema))
 			}
 		}
 		if answer, err = json.Marshal(all); err != nil {
@@ -222,7 +223,7 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 		}
 	}
 	if gate.CheckAnswer(schema, answer) != nil {
-		return nil, badRequestf("the answer must be %s", cmp.Or(Choices(schema), "a text that fits "+string(schema)))
+		return nil, env.BadRequestf("the answer must be %s", cmp.Or(Choices(schema), "a text that fits "+string(schema)))
 	}
 	return answer, nil
 }
@@ -276,13 +277,13 @@ func WayOn(
 // NeedsAnother reports whether another person than who must approve what a run of a user
 // asks about (approvals.four_eyes).
 func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
-	return s.Config.Approvals.FourEyes && who.User == user
+	return s.Env.Config.Approvals.FourEyes && who.User == user
 }
 
 // tellFourEyes says at the start that --approve all approves nothing under four eyes.
 func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve, tell func(string)) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
-		s.Once(tell)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
+		s.Env.Once(tell)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
 			"calls that need an approval wait for another person")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/files"
@@ -44,11 +45,13 @@ func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, env, err := s.programs()
+	path, variables, err := s.programs()
 	if err != nil {
 		return nil, err
 	}
-	made := madeGate{s: s, of: []any{protected, path, env}, at: time.Now(), switches: &availability{store: s.store}}
+	made := madeGate{
+		s: s, of: []any{protected, path, variables}, at: time.Now(), switches: &availability{store: s.Env.Store},
+	}
 	linked := func(path string) bool { return !looked.free(path) }
 	lasts := len(s.knowMCP()) == 0 &&
 		!slices.ContainsFunc(slices.Concat(protected.Write, protected.Touch, protected.Except), linked)
@@ -56,7 +59,7 @@ func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
 	known := s.gates.all[workspace]
 	s.gates.Unlock()
 	if lasts && known.s == s && made.at.Sub(known.at) < gateAge && reflect.DeepEqual(known.of, made.of) {
-		s.LearnSecrets()
+		s.Env.LearnSecrets()
 		known.switches.renewed.Add(1)
 		return known.gate, nil
 	}
@@ -99,8 +102,8 @@ type madeGate struct {
 func (s *Service) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
 ) (*gate.Gate, error) {
-	c := s.Config
-	s.LearnSecrets()
+	c := s.Env.Config
+	s.Env.LearnSecrets()
 	protected, err := s.Protection(workspace)
 	if err != nil {
 		return nil, err
@@ -138,7 +141,7 @@ func (s *Service) gateOf(
 	options := gate.Options{
 		Tools: tools, Availability: switches, People: people, Settings: settings, Paths: &paths,
 		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skillArguments(tools),
-		Before: s.lastGate.Load(), Panicked: s.logPanic,
+		Before: s.lastGate.Load(), Panicked: s.Env.LogPanic,
 	}
 	set, err := s.rules(tools, builtIn)
 	if err != nil {
@@ -156,7 +159,7 @@ func (s *Service) gateOf(
 	}
 	s.lastGate.Store(g)
 	s.follow(g, builtIn)
-	tell := s.Once(s.Notice)
+	tell := s.Env.Once(s.Env.Notice)
 	for _, w := range set.Warnings() {
 		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
 			tell(w.Error())
@@ -171,10 +174,10 @@ func (s *Service) gateOf(
 
 // tellSandbox says that command lines ask for lack of a sandbox, or of protection in a workspace.
 func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
-	if command == nil || s.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
+	if command == nil || s.Env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
 		return
 	}
-	tell := s.Once(s.Notice)
+	tell := s.Env.Once(s.Env.Notice)
 	if s.TellNoSandbox(tell) {
 		return
 	}
@@ -185,16 +188,16 @@ func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
 
 // TellNoSandbox reports whether there is exec_shell but no sandbox, and says then what that means.
 func (s *Service) TellNoSandbox(tell func(string)) bool {
-	problem := s.NoSandbox()
-	if problem == "" || s.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+	problem := s.Env.NoSandbox()
+	if problem == "" || s.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
 		return false
 	}
 	text := "so each of its calls asks"
 	switch {
-	case s.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired):
+	case s.Env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired):
 		text = "so it refuses every call (tools.shell.sandbox is required)"
-	case s.Driver == DriverServer:
-		text = "so " + onlyTable(s.Config.Tools.Shell)
+	case s.Env.Driver == env.DriverServer:
+		text = "so " + onlyTable(s.Env.Config.Tools.Shell)
 	}
 	tell("exec_shell has no sandbox (" + problem + "), " + text + "; see toolcrib doctor")
 	return true
@@ -233,8 +236,8 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 // execShell makes exec_shell as the configuration says; nil in mode off. elsewhere: it only judges
 // what another agent runs.
 func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
-	set := s.Config.Tools.Shell
-	path, env, err := s.programs()
+	set := s.Env.Config.Tools.Shell
+	path, variables, err := s.programs()
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +247,13 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 		caches = s.caches()
 	}
 	var report *shell.Report
-	if problem := s.NoSandbox(); problem != "" && !elsewhere {
+	if problem := s.Env.NoSandbox(); problem != "" && !elsewhere {
 		report = &shell.Report{Problem: problem}
 	}
 	tool, err := shell.New(shell.Options{
-		Path: path, Env: env, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report, Unconfined: s.unconfined,
-		Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox), Network: set.Network,
+		Path: path, Env: variables, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report,
+		Unconfined: s.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
+		Network:   set.Network,
 		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
 			if call.Notice != nil {
@@ -259,7 +263,7 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 		},
 	})
 	if err != nil {
-		return nil, badRequestf("tools.%v", err)
+		return nil, env.BadRequestf("tools.%v", err)
 	}
 	return tool, nil
 }
@@ -268,33 +272,33 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 // the operating system to whom the data folder belongs, and whom the configuration names. On a server a run of --as
 // does not count as that user's: whom it is for can continue it.
 func (s *Service) unconfined(who toolcrib.Principal) bool {
-	named := s.Config.Tools.Shell.Unconfined
+	named := s.Env.Config.Tools.Shell.Unconfined
 	inGroup := func(group string) bool { return slices.Contains(named, "group:"+group) }
 	return standing.Local(who.User) && who.Token == "" ||
-		standing.Local(who.Actor) && s.Driver != DriverServer ||
+		standing.Local(who.Actor) && s.Env.Driver != env.DriverServer ||
 		slices.Contains(named, who.User) || slices.ContainsFunc(who.Groups, inGroup)
 }
 
 // caches is the folder of the build caches that commands keep.
-func (s *Service) caches() string { return filepath.Join(s.DataDir, "caches") }
+func (s *Service) caches() string { return filepath.Join(s.Env.DataDir, "caches") }
 
 // programs are the folders of programs and the variables that the configuration sets.
-func (s *Service) programs() (path []string, env map[string]string, err error) {
-	set := s.Config.Tools.Shell
+func (s *Service) programs() (path []string, variables map[string]string, err error) {
+	set := s.Env.Config.Tools.Shell
 	for _, dir := range set.Path {
-		abs, err := dir.Resolve(s.Resolver())
+		abs, err := dir.Resolve(s.Env.Resolver())
 		if err != nil {
 			return nil, nil, err
 		}
 		path = append(path, abs)
 	}
-	env = make(map[string]string, len(set.Env))
+	variables = make(map[string]string, len(set.Env))
 	for name, value := range set.Env {
-		if env[name], err = value.Resolve(s.Resolver()); err != nil {
+		if variables[name], err = value.Resolve(s.Env.Resolver()); err != nil {
 			return nil, nil, err
 		}
 	}
-	return path, env, nil
+	return path, variables, nil
 }
 
 // Unprotected returns why there are command lines in a workspace from which protected files
@@ -308,7 +312,7 @@ func (s *Service) Unprotected(workspace string) string {
 // storeFacts are what get_runtime_info tells about the store.
 func (s *Service) storeFacts(ctx context.Context) map[string]string {
 	facts := map[string]string{"store": "sqlite"}
-	if v, err := s.store.OverridesVersion(ctx); err == nil {
+	if v, err := s.Env.Store.OverridesVersion(ctx); err == nil {
 		facts["overrides_version"] = strconv.FormatUint(v, 10)
 	}
 	return facts
@@ -317,7 +321,7 @@ func (s *Service) storeFacts(ctx context.Context) map[string]string {
 // untrustedResult reports from the journal whether a kept result is untrusted data; what
 // cannot be told is. It reads what a call of the run at hand may read, whenever that is.
 func (s *Service) untrustedResult(run toolcrib.RunID, ref string) (string, bool) {
-	for e, err := range s.store.Read(context.Background(), run, 0) {
+	for e, err := range s.Env.Store.Read(context.Background(), run, 0) {
 		if err != nil {
 			break
 		}
@@ -328,11 +332,6 @@ func (s *Service) untrustedResult(run toolcrib.RunID, ref string) (string, bool)
 	return "unknown", true
 }
 
-// overrideAge is for how long a gate continues what it has read of the overrides
-// (contract §6: a change by another process holds within 1 s, one by this process at
-// once).
-const overrideAge = 500 * time.Millisecond
-
 // availability reads what administrators have switched on and off (A9), at each
 // offer and each turn. There is one for each gate, and its first answer after it was made or
 // renewed is always read from the store, so that a new run begins with what holds then.
@@ -342,7 +341,7 @@ type availability struct {
 }
 
 func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err error) {
-	age, now := overrideAge, v.renewed.Load()+1
+	age, now := env.OverrideAge, v.renewed.Load()+1
 	if v.read.Load() < now {
 		age = 0
 	}
@@ -373,17 +372,17 @@ func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled boo
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell. Without a
 // store they are only looked at, never called.
 func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
-	c := s.Config
+	c := s.Env.Config
 	tools := builtin.New(builtin.Options{
 		Files: files.Options{
 			Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: append(p.Except, s.caches()),
 		},
 		System: system.Options{
-			Version: version.Version(), Started: s.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
-			Mask: func(text string) string { return s.Mask.Mask(text) },
+			Version: version.Version(), Started: s.Env.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
+			Mask: func(text string) string { return s.Env.Mask.Mask(text) },
 		},
 		Memory: s.notes(), Web: s.web(), Databases: s.sqlDatabases(), Directory: s.Directory(), Agents: callableAgents(c),
-		Shell: command != nil, Results: result.Options{Contents: s.store, Untrusted: s.untrustedResult},
+		Shell: command != nil, Results: result.Options{Contents: s.Env.Store, Untrusted: s.untrustedResult},
 		Skills: skillread.Options{Skills: s.skillSet, Variables: s.skillVars},
 	})
 	if command != nil {
@@ -405,8 +404,8 @@ func callableAgents(c *config.Config) []spawn.Agent {
 
 // spawnFor is spawn as who may read it: with the agents that they may use.
 func (s *Service) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib.Spec {
-	agents := callableAgents(s.Config)
-	if !readsConfig(who) {
+	agents := callableAgents(s.Env.Config)
+	if !env.ReadsConfig(who) {
 		names, _ := s.RunnableAgents(ctx, who) // an error names none
 		agents = slices.DeleteFunc(agents, func(a spawn.Agent) bool { return !slices.Contains(names, a.Name) })
 	}
@@ -415,7 +414,7 @@ func (s *Service) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib
 
 // logFile is the file of the log; "" = none.
 func (s *Service) logFile() string {
-	file, err := s.Config.Log.File.Resolve(s.Resolver())
+	file, err := s.Env.Config.Log.File.Resolve(s.Env.Resolver())
 	if err != nil {
 		return ""
 	}
@@ -436,8 +435,8 @@ func (s *Service) Ring() *system.LogRing { return &s.logged }
 
 // details are the places that get_runtime_info_raw tells about.
 func (s *Service) details(context.Context) map[string]string {
-	facts := map[string]string{"database": s.store.Path(), "data_dir": s.DataDir}
-	if file, err := filepath.Abs(s.Config.File()); err == nil && s.Config.File() != "" {
+	facts := map[string]string{"database": s.Env.Store.Path(), "data_dir": s.Env.DataDir}
+	if file, err := filepath.Abs(s.Env.Config.File()); err == nil && s.Env.Config.File() != "" {
 		facts["configuration"] = file
 	}
 	if file := s.logFile(); file != "" {
@@ -448,22 +447,22 @@ func (s *Service) details(context.Context) map[string]string {
 
 // web is what web_fetch may reach, and where web_search asks.
 func (s *Service) web() web.Options {
-	c := &s.Config.Tools.Web
+	c := &s.Env.Config.Tools.Web
 	o := web.Options{
 		Version: version.Version(), Allow: c.Allow, Deny: c.Deny, AllowPrivate: c.AllowPrivate, MaxBytes: c.MaxBytes,
 		SessionBytes: c.MaxBytesPerSession, SessionHosts: c.MaxHostsPerSession,
-		Ledger: &web.Ledger{Dir: filepath.Join(s.DataDir, "web")}, Cache: &s.pages,
+		Ledger: &web.Ledger{Dir: filepath.Join(s.Env.DataDir, "web")}, Cache: &s.pages,
 		CountedFor: func(call toolcrib.Call) (string, error) {
-			rec, err := s.store.Run(context.Background(), call.Run)
+			rec, err := s.Env.Store.Run(context.Background(), call.Run)
 			if err == nil {
-				rec, err = s.top(context.Background(), rec)
+				rec, err = s.Env.Top(context.Background(), rec)
 			}
 			return string(rec.ID), err
 		},
 	}
 	if !c.Search.Endpoint.IsEmpty() {
-		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(s.Resolver()) }
-		o.SearchKey = func() (string, error) { return c.Search.APIKey.Resolve(s.Resolver()) }
+		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(s.Env.Resolver()) }
+		o.SearchKey = func() (string, error) { return c.Search.APIKey.Resolve(s.Env.Resolver()) }
 	}
 	return o
 }
@@ -471,10 +470,10 @@ func (s *Service) web() web.Options {
 // sqlDatabases are what describe_tables shows. Addresses are filled in at each use.
 func (s *Service) sqlDatabases() []tables.Database {
 	var found []tables.Database
-	for _, name := range slices.Sorted(maps.Keys(s.Config.SQL)) {
-		address := s.Config.SQL[name].URL
+	for _, name := range slices.Sorted(maps.Keys(s.Env.Config.SQL)) {
+		address := s.Env.Config.SQL[name].URL
 		found = append(found, builtin.Database(name, func(context.Context) (string, error) {
-			return address.Resolve(s.Resolver())
+			return address.Resolve(s.Env.Resolver())
 		}))
 	}
 	return found

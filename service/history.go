@@ -35,7 +35,7 @@ func (s *Service) traced(ctx context.Context, who toolcrib.Principal, r *StartRe
 		}
 		prompt = given.Task
 	}
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return err
 	}
 	messages := append(slices.Clone(r.Messages), toolcrib.TextMessage(toolcrib.RoleUser, prompt),
@@ -59,13 +59,13 @@ func (s *Service) instead(ctx context.Context, who toolcrib.Principal, run toolc
 	if run == "" {
 		return nil
 	}
-	rec, err := s.find(ctx, who, string(run))
+	rec, err := s.Env.Find(ctx, who, string(run))
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return nil
 	} else if err != nil {
@@ -76,7 +76,7 @@ func (s *Service) instead(ctx context.Context, who toolcrib.Principal, run toolc
 			task.Taint = append(task.Taint, source)
 		}
 	}
-	task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state)
+	task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.Env.Store}}).Ran(ctx, state)
 	return err
 }
 
@@ -87,11 +87,11 @@ func (s *Service) retrace(
 	ctx context.Context, user string, messages []toolcrib.Message,
 ) (taint []string, why *toolcrib.Notice, err error) {
 	tainted := store.Filter{User: user, Tainted: true, Limit: 1}
-	page, err := s.store.Runs(ctx, tainted)
+	page, err := s.Env.Store.Runs(ctx, tainted)
 	if err != nil || len(page.Runs) == 0 {
 		return nil, nil, err
 	}
-	found, err := store.Retrace(ctx, s.store, user, messages)
+	found, err := store.Retrace(ctx, s.Env.Store, user, messages)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func (s *Service) retrace(
 	}
 	if found.Unknown {
 		tainted.Limit = store.MaxOrigins
-		if page, err = s.store.Runs(ctx, tainted); err != nil {
+		if page, err = s.Env.Store.Runs(ctx, tainted); err != nil {
 			return nil, nil, err
 		}
 		sources, unclear := []string(nil), page.Next != ""

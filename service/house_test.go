@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 const house = `
@@ -33,12 +34,12 @@ func open(t testing.TB) *service.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(service.Options{
+	s := service.New(env.Options{
 		Config: c, DataDir: filepath.Join(dir, "data"), Driver: "test",
 		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) },
 	})
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Open(t.Context()); err != nil {
+	if err := s.Env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -24,6 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/mcp/signin"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -122,8 +123,8 @@ const (
 // configuredMCP reads the servers of the configuration.
 func (s *Service) configuredMCP() []*mcpServer {
 	var list []*mcpServer
-	for _, name := range slices.Sorted(maps.Keys(s.Config.MCPServers)) {
-		c := s.Config.MCPServers[name]
+	for _, name := range slices.Sorted(maps.Keys(s.Env.Config.MCPServers)) {
+		c := s.Env.Config.MCPServers[name]
 		if c.Disabled {
 			continue
 		}
@@ -132,7 +133,7 @@ func (s *Service) configuredMCP() []*mcpServer {
 				Name: name, Trusted: c.Trusted, Confirm: c.Confirm == string(gate.ConfirmAlways), Tools: c.Tools,
 				SSE: c.Type == "sse",
 			},
-			from: s.Config.Position(config.JoinKey("mcpServers", name)), pins: s.DataDir, confirm: c.Confirm,
+			from: s.Env.Config.Position(config.JoinKey("mcpServers", name)), pins: s.Env.DataDir, confirm: c.Confirm,
 		}
 		m.oauth = func() (signin.Server, error) { return s.fillOAuth(&c.OAuth) }
 		if c.Timeout != nil {
@@ -149,7 +150,7 @@ func (s *Service) configuredMCP() []*mcpServer {
 
 // fillMCP fills in the references of a server.
 func (s *Service) fillMCP(to *mcp.Server, c *config.MCPServer) (err error) {
-	r := s.Resolver()
+	r := s.Env.Resolver()
 	fill := func(v config.Value) (text string) {
 		if err == nil {
 			text, err = v.Resolve(r)
@@ -279,10 +280,8 @@ func (s *Service) waitMCP(ctx context.Context, m *mcpServer, until time.Time) {
 	quiet, stop := context.WithTimeout(ctx, mcpQuiet)
 	defer stop()
 	if !m.client.Wait(quiet) && ctx.Err() == nil {
-		s.telling.Lock()
-		s.Notice(fmt.Sprintf("MCP server %s is starting, which may take long if it installs itself first; waiting up to %s",
+		s.Env.Serial(s.Env.Notice)(fmt.Sprintf("MCP server %s is starting, which may take long if it installs itself first; waiting up to %s",
 			m.Name, time.Until(until).Round(time.Second)))
-		s.telling.Unlock()
 		m.client.Wait(ctx)
 	}
 }
@@ -416,34 +415,16 @@ func (s *Service) changedMCP() {
 
 // logMCP writes what a server says on standard error to the log.
 func (s *Service) logMCP(server, line string) {
-	s.log(slog.LevelInfo, "MCP server", "server", server, "stderr", s.Mask.Mask(line))
-}
-
-// logPanic writes what panicked while a call was judged to the log.
-func (s *Service) logPanic(ref, detail string) {
-	s.log(slog.LevelError, "judging a call panicked", "ref", ref, "error", s.Mask.Clean(detail))
-}
-
-func (s *Service) log(level slog.Level, message string, args ...any) {
-	if s.Log == nil {
-		return
-	}
-	if log, err := s.Log(); err == nil {
-		log.Log(context.Background(), level, message, args...)
-	}
+	s.Env.LogLine(slog.LevelInfo, "MCP server", "server", server, "stderr", s.Env.Mask.Mask(line))
 }
 
 // tellMCP says which servers cannot be started and which tools are missing, and what to do
 // about it. Of a server that has failed, the runs that need it say so.
 func (s *Service) tellMCP(list []*mcpServer, to func(string)) {
-	tell := s.Once(func(text string) {
-		s.telling.Lock()
-		defer s.telling.Unlock()
-		to(text)
-	})
+	tell := s.Env.Once(s.Env.Serial(to))
 	for _, m := range list {
 		v := s.viewMCP(m)
-		review := fmt.Sprintf("to review them: %s mcp review %s", s.Self, trust.ShellWord(m.Name))
+		review := fmt.Sprintf("to review them: %s mcp review %s", s.Env.Self, trust.ShellWord(m.Name))
 		switch {
 		case m.client == nil:
 			tell(v.missing())
@@ -465,13 +446,13 @@ func (s *Service) viewMCP(m *mcpServer) MCPServer {
 		Problems: []string{},
 	}
 	if m.Command == "" {
-		v.Where = placeOf(m.URL)
+		v.Where = env.PlaceOf(m.URL)
 	}
 	if m.client == nil {
 		return v
 	}
 	state := m.client.State()
-	v.Detail, v.Server, v.Protocol = s.Mask.Mask(state.Error), state.Server, state.Protocol
+	v.Detail, v.Server, v.Protocol = s.Env.Mask.Mask(state.Error), state.Server, state.Protocol
 	v.Problems = append(v.Problems, state.Problems...)
 	switch {
 	case state.Running:
@@ -481,7 +462,7 @@ func (s *Service) viewMCP(m *mcpServer) MCPServer {
 	case v.Detail == "":
 		m.kept.mu.Lock()
 		v.Detail = fmt.Sprintf("it has not started after %s; if it installs itself first, %s mcp review %s waits for %s, and a run "+
-			"for its start_timeout", time.Since(m.kept.start).Round(time.Second), s.Self, trust.ShellWord(m.Name), mcpFirst)
+			"for its start_timeout", time.Since(m.kept.start).Round(time.Second), s.Env.Self, trust.ShellWord(m.Name), mcpFirst)
 		m.kept.mu.Unlock()
 	}
 	for _, t := range m.tools() {
@@ -503,14 +484,14 @@ func (m *mcpServer) pinned() map[string][]byte {
 	}
 	m.kept.mu.Lock()
 	defer m.kept.mu.Unlock()
-	if time.Since(m.kept.read) > overrideAge {
+	if time.Since(m.kept.read) > env.OverrideAge {
 		m.kept.pinned, m.kept.read = m.readPins(), time.Now()
 	}
 	return m.kept.pinned
 }
 
 func (m *mcpServer) readPins() map[string][]byte {
-	kept, ok := TrustStore().Skills().LastTrusted(m.pins, m.pin())
+	kept, ok := env.TrustStore().Skills().LastTrusted(m.pins, m.pin())
 	if !ok || kept.Hash != pinHash(kept.Files) {
 		return nil
 	}
@@ -672,7 +653,7 @@ func (s *Service) swapMCP() {
 	for _, l := range gates {
 		if g := l.gate.Value(); g != nil {
 			if err := g.SetTools(append(slices.Clip(l.tools), tools...)); err != nil {
-				s.Notice(err.Error())
+				s.Env.Notice(err.Error())
 			}
 		}
 	}
@@ -680,7 +661,7 @@ func (s *Service) swapMCP() {
 		return m.client == nil || !m.client.State().Running
 	})
 	if len(gates) > 0 {
-		s.tellMCP(started, s.Notice)
+		s.tellMCP(started, s.Env.Notice)
 	}
 }
 
@@ -688,7 +669,7 @@ func (s *Service) swapMCP() {
 func (s *Service) MCPServers(
 	ctx context.Context, who toolcrib.Principal, patience time.Duration,
 ) ([]MCPServer, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	list := s.knowMCP()
@@ -712,7 +693,7 @@ type MCPReview struct {
 
 // ReviewMCP returns what an MCP server offers now.
 func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name string) (*MCPReview, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	m, err := mcpNamed(s.knowMCP(), name)
@@ -746,21 +727,21 @@ func (s *Service) ReviewMCP(ctx context.Context, who toolcrib.Principal, name st
 // AcceptMCP notes that an administrator has looked at the tools of a server, so that they
 // are offered as they were then. digest is that of what was looked at.
 func (s *Service) AcceptMCP(ctx context.Context, who toolcrib.Principal, r *MCPReview, digest string) error {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return err
 	}
 	if digest != r.Digest {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "the tools of MCP server %s have the digest %s now, not %s; "+
 			"look at them again", r.Server.Name, r.Digest, digest)
 	}
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return err
 	}
 	changed := store.FileChanged{Path: r.of.pins, Name: r.of.pin(), Hash: digest}
-	if err := s.RecordChanged(ctx, who, store.SystemTrustGiven, changed); err != nil {
+	if err := s.Env.RecordChanged(ctx, who, store.SystemTrustGiven, changed); err != nil {
 		return err
 	}
-	if err := TrustStore().Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
+	if err := env.TrustStore().Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
 		return err
 	}
 	r.of.kept.mu.Lock()

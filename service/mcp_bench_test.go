@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // manyTools is an MCP server with n tools.
@@ -72,11 +73,11 @@ func BenchmarkMCP_FirstRequest(b *testing.B) {
 		b.Fatal(err)
 	}
 	fresh := func() *service.Service {
-		s := service.New(service.Options{
+		s := service.New(env.Options{
 			Config: c, DataDir: filepath.Join(dir, "data"), Driver: "test", NoSandbox: func() string { return "" },
 			Notice: func(text string) { b.Log(text) },
 		})
-		if err := s.Open(b.Context()); err != nil {
+		if err := s.Env.Open(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		list, err := s.MCPServers(b.Context(), root, service.MCPLook)

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/mcp/signin"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // projectMCPFile is the file in which a project names its MCP servers, as Claude Code has it.
@@ -94,13 +95,13 @@ func (s *Service) projectMCP() []*mcpServer {
 		return nil
 	}
 	if own := config.UserFolder(os.Getenv); own == "" || filepath.Dir(path) != own {
-		if state, err := TrustStore().State(path, trust.Hash(content)); err != nil || state != trust.Trusted {
+		if state, err := env.TrustStore().State(path, trust.Hash(content)); err != nil || state != trust.Trusted {
 			return nil
 		}
 	}
 	f, err := parseMCPFile(content)
 	if err != nil {
-		s.Once(s.Notice)(fmt.Sprintf("%s is passed over: %v", projectMCPFile, err))
+		s.Env.Once(s.Env.Notice)(fmt.Sprintf("%s is passed over: %v", projectMCPFile, err))
 		return nil
 	}
 	var list []*mcpServer
@@ -127,7 +128,7 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 			value, ok := os.LookupEnv(part[1])
 			switch {
 			case ok && (value != "" || part[2] == ""):
-				s.Mask.Learn(guard.Secret{Name: part[1], Value: value})
+				s.Env.Mask.Learn(guard.Secret{Name: part[1], Value: value})
 				return value
 			case part[2] != "":
 				return part[3]

@@ -11,17 +11,13 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/mcp/signin"
+	"github.com/toolcrib/toolcrib/service/env"
 )
-
-// signInPrefix begins the names of the secrets that are sign-ins to MCP servers. The name of
-// the server and a hash of its address follow, so that a sign-in never goes to another.
-const signInPrefix = "mcp."
 
 // signInPatience is how long a process waits for another one that refreshes a sign-in. It is
 // longer than a refresh takes.
@@ -60,21 +56,21 @@ func (s *Service) signIns(server, url string) *signIns {
 // signInOf begins the names of the secrets that are sign-ins to a server.
 func signInOf(server string) string {
 	name, _ := mcp.CleanName(server) // which is known to have one
-	return signInPrefix + name + "."
+	return env.SignInPrefix + name + "."
 }
 
 // Load returns the sign-in; nil if nobody has signed in.
 func (k *signIns) Load() (*signin.Credentials, error) {
-	text, err := k.service.Secret(k.name)
+	text, err := k.service.Env.Secret(k.name)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := k.service.readSignIn(k.name, text)
+	c := k.service.Env.ReadSignIn(k.name, text)
 	if c == nil {
-		return nil, fmt.Errorf("the secret %s is not a sign-in; remove it: %s secret remove %s", k.name, k.service.Self, k.name)
+		return nil, fmt.Errorf("the secret %s is not a sign-in; remove it: %s secret remove %s", k.name, k.service.Env.Self, k.name)
 	}
 	return c, nil
 }
@@ -85,7 +81,7 @@ func (k *signIns) Save(c *signin.Credentials) error {
 	if err != nil {
 		return err
 	}
-	kept, err := k.service.openSecrets()
+	kept, err := k.service.Env.SecretStore()
 	if err != nil {
 		return err
 	}
@@ -95,33 +91,13 @@ func (k *signIns) Save(c *signin.Credentials) error {
 
 // write makes a sign-in a secret, which is masked from then on.
 func (k *signIns) write(c *signin.Credentials) ([]byte, error) {
-	k.service.learnSignIn(k.name, c)
+	k.service.Env.LearnSignIn(k.name, c)
 	return json.Marshal(c)
 }
 
 // Lock keeps other processes from refreshing the sign-in.
 func (k *signIns) Lock() (unlock func(), err error) {
-	return safefile.Lock(filepath.Join(k.service.DataDir, k.name+".lock"), signInPatience)
-}
-
-// readSignIn reads a secret that is a sign-in, whose tokens are masked from then on; nil if
-// it is none.
-func (s *Service) readSignIn(name, text string) *signin.Credentials {
-	if !strings.HasPrefix(name, signInPrefix) {
-		return nil
-	}
-	c := new(signin.Credentials)
-	if json.Unmarshal([]byte(text), c) != nil || c.URL == "" {
-		return nil
-	}
-	s.learnSignIn(name, c)
-	return c
-}
-
-func (s *Service) learnSignIn(name string, c *signin.Credentials) {
-	for _, secret := range c.Secrets() {
-		s.Mask.Learn(guard.Secret{Name: name, Value: secret})
-	}
+	return safefile.Lock(filepath.Join(k.service.Env.DataDir, k.name+".lock"), signInPatience)
 }
 
 // mcpSession returns the session of a server that one can sign in to; nil for any other.
@@ -129,7 +105,7 @@ func (s *Service) mcpSession(m *mcpServer) *signin.Session {
 	if m.canSignIn() != nil {
 		return nil
 	}
-	login := s.Self + " mcp login " + trust.ShellWord(m.Name)
+	login := s.Env.Self + " mcp login " + trust.ShellWord(m.Name)
 	session, err := signin.NewSession(m.URL, login, s.signIns(m.Name, m.URL))
 	if err != nil {
 		return nil // no token goes to an address that others can read
@@ -154,8 +130,8 @@ func (m *mcpServer) canSignIn() error {
 
 // fillOAuth fills in the references of what the configuration says about signing in.
 func (s *Service) fillOAuth(c *config.MCPOAuth) (server signin.Server, err error) {
-	id, err := c.ClientID.Resolve(s.Resolver())
-	secret, secretErr := c.ClientSecret.Resolve(s.Resolver())
+	id, err := c.ClientID.Resolve(s.Env.Resolver())
+	secret, secretErr := c.ClientSecret.Resolve(s.Env.Resolver())
 	return signin.Server{
 		ClientID: id, ClientSecret: secret, Issuer: c.Issuer, Scopes: c.Scopes, Port: c.CallbackPort,
 	}, errors.Join(err, secretErr)
@@ -177,7 +153,7 @@ func (s *Service) MCPSignInNames() []string {
 func (s *Service) LoginMCP(
 	ctx context.Context, who toolcrib.Principal, name string, person signin.Person,
 ) (v MCPSignIn, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return v, err
 	}
 	m, err := mcpNamed(s.wantedMCP(), name)
@@ -213,20 +189,20 @@ func (s *Service) LoginMCP(
 	if err != nil {
 		return v, err
 	}
-	_, err = s.SetSecret(ctx, who, kept.name, text)
+	_, err = s.Env.SetSecret(ctx, who, kept.name, text)
 	return viewSignIn(name, c), err
 }
 
 // LogoutMCP removes the sign-ins to an MCP server, which need not be configured, and has
 // their issuers revoke the tokens. If an issuer does not, the sign-in is removed anyway.
 func (s *Service) LogoutMCP(ctx context.Context, who toolcrib.Principal, name string) ([]MCPSignIn, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	if _, err := mcp.CleanName(name); err != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
-	all, err := s.Secrets(who)
+	all, err := s.Env.Secrets(who)
 	if err != nil {
 		return nil, err
 	}
@@ -259,12 +235,12 @@ func (s *Service) logoutMCP(
 	if err != nil {
 		return v, err
 	}
-	if _, err = s.RemoveSecret(ctx, who, kept.name); err != nil || c == nil {
+	if _, err = s.Env.RemoveSecret(ctx, who, kept.name); err != nil || c == nil {
 		return v, err
 	}
 	v = viewSignIn(name, c)
 	if v.Revoked, err = c.Revoke(ctx); err != nil {
-		v.Problem = s.Mask.Mask(err.Error())
+		v.Problem = s.Env.Mask.Mask(err.Error())
 	}
 	return v, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // MCPPrompt is a prompt of an MCP server.
@@ -24,7 +25,7 @@ type MCPPrompt struct {
 
 // MCPPrompts returns the prompts of the MCP servers, as they were reviewed. Nothing is started.
 func (s *Service) MCPPrompts(who toolcrib.Principal) ([]MCPPrompt, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	var out []MCPPrompt
@@ -56,12 +57,12 @@ func (s *Service) MCPPrompt(
 		return out, err
 	}
 	if !slices.ContainsFunc(m.offers().Prompts, func(now mcp.Prompt) bool { return reflect.DeepEqual(now, p.Prompt) }) {
-		return out, badRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
-			p.Server, s.Self, trust.ShellWord(p.Server))
+		return out, env.BadRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
+			p.Server, s.Env.Self, trust.ShellWord(p.Server))
 	}
 	for _, a := range p.Arguments {
 		if a.Required && arguments[a.Name] == "" {
-			return out, badRequestf("the prompt %s of MCP server %s needs %s", p.Name, p.Server, a.Name)
+			return out, env.BadRequestf("the prompt %s of MCP server %s needs %s", p.Name, p.Server, a.Name)
 		}
 	}
 	got, err := m.client.Prompt(ctx, p.Name, arguments)
@@ -69,7 +70,7 @@ func (s *Service) MCPPrompt(
 		return out, err
 	}
 	out = m.read(got)
-	out.Text = strings.TrimSpace(guard.Fit(got, guard.FitOptions{Masker: s.Mask}).Content)
+	out.Text = strings.TrimSpace(guard.Fit(got, guard.FitOptions{Masker: s.Env.Mask}).Content)
 	if out.Text == "" && len(out.Files) == 0 {
 		return out, fmt.Errorf("the prompt %s of MCP server %s is empty", p.Name, p.Server)
 	}
@@ -85,8 +86,8 @@ func (s *Service) MCPResource(
 		return out, err
 	}
 	if !m.offers().Resources {
-		return out, badRequestf("MCP server %s has no resources that were reviewed; to review them: %s mcp review %s", server,
-			s.Self, server)
+		return out, env.BadRequestf("MCP server %s has no resources that were reviewed; to review them: %s mcp review %s", server,
+			s.Env.Self, server)
 	}
 	got, err := m.client.Read(ctx, uri)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Service) MCPResource(
 	}
 	out = m.read(got)
 	if got.Text != "" {
-		fitted := guard.Fit(got, guard.FitOptions{MaxBytes: toolcrib.MaxFileBytes, Masker: s.Mask})
+		fitted := guard.Fit(got, guard.FitOptions{MaxBytes: toolcrib.MaxFileBytes, Masker: s.Env.Mask})
 		out.Files = append(out.Files, toolcrib.OutputFile{MediaType: "text/plain", Name: uri, Data: []byte(fitted.Content)})
 	}
 	if len(out.Files) == 0 {
@@ -116,8 +117,8 @@ func (m *mcpServer) read(got toolcrib.Output) MCPRead {
 // for those who may use the group of its tools, its resources for those who may use the tool by which models
 // read them. Here it is not asked: whoever sits at the machine starts the servers themselves.
 func (s *Service) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
-	var switches gate.Availability = &availability{store: s.store}
-	if !s.Config.Tools.Enabled {
+	var switches gate.Availability = &availability{store: s.Env.Store}
+	if !s.Env.Config.Tools.Enabled {
 		switches = gate.Overrides{Off: true}
 	}
 	g, err := gate.New(gate.Options{Availability: switches, People: s.Standing()})
@@ -141,7 +142,7 @@ func mcpNamed(list []*mcpServer, name string) (*mcpServer, error) {
 
 // reviewedMCP returns a server that was reviewed, started.
 func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name string) (*mcpServer, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	m, err := mcpNamed(s.knowMCP(), name)
@@ -151,7 +152,7 @@ func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name 
 	case m.client == nil:
 		return nil, s.notRunning(name, m.problem)
 	case m.pinned() == nil:
-		return nil, badRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Self, name)
+		return nil, env.BadRequestf("MCP server %s was not reviewed yet; to review it: %s mcp review %s", name, s.Env.Self, name)
 	}
 	s.startMCP(ctx, []*mcpServer{m}, 0)
 	if v := s.viewMCP(m); v.State != MCPRunning {
@@ -164,6 +165,6 @@ func (s *Service) reviewedMCP(ctx context.Context, who toolcrib.Principal, name 
 func (s *Service) notRunning(name, why string) error {
 	return &toolcrib.Error{
 		Code:    toolcrib.CodeConflict,
-		Message: fmt.Sprintf("MCP server %s does not run; to see why: %s mcp list", name, s.Self), Err: errors.New(why),
+		Message: fmt.Sprintf("MCP server %s does not run; to see why: %s mcp list", name, s.Env.Self), Err: errors.New(why),
 	}
 }

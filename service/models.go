@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"reflect"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/offline"
 	"github.com/toolcrib/toolcrib/provider/texttag"
 	"github.com/toolcrib/toolcrib/provider/wire"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // SupportedTypes returns the types of providers that this version has adapters for.
@@ -54,7 +54,7 @@ func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (t
 		case ok:
 			s.preparing.Lock()
 			defer s.preparing.Unlock()
-			standIn.Alone, standIn.Command = m.alone, s.Self
+			standIn.Alone, standIn.Command = m.alone, s.Env.Self
 			return standIn, nil
 		case info.Tools == toolsByText:
 			return texttag.New(model), nil
@@ -86,7 +86,7 @@ func (s *Service) modelsFor(m *Models, agent *toolcrib.Agent, tell func(string))
 	infos := make([]journal.ModelInfo, len(all))
 	for i, r := range all {
 		if address, variable := addressFromEnv(r.Provider.Type); address != "" && r.Provider.BaseURL.IsEmpty() {
-			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, placeOf(address)))
+			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, env.PlaceOf(address)))
 		}
 		infos[i] = s.InfoOf(r)
 	}
@@ -103,7 +103,7 @@ func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) 
 			m.found = &found
 		}
 		text := fmt.Sprintf("no model is configured: using %s (%s)", m.found.Model.Name(), m.found.Why)
-		if names := s.Config.ModelNames(); len(names) > 0 {
+		if names := s.Env.Config.ModelNames(); len(names) > 0 {
 			text = fmt.Sprintf("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
 				agent.Name, m.found.Model.Name(), m.found.Why, strings.Join(names, ", "), agent.Name)
 		}
@@ -127,18 +127,6 @@ func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) 
 	return all, nil
 }
 
-// modelRefs adds the models that agents name to others, each once.
-func modelRefs(c *config.Config, refs ...string) []string {
-	for _, name := range c.AgentNames() {
-		for _, ref := range append([]string{c.Agents[name].Model}, c.Agents[name].Fallback...) {
-			if ref != "" && !slices.Contains(refs, ref) {
-				refs = append(refs, ref)
-			}
-		}
-	}
-	return refs
-}
-
 // UnusableProviders are the configured providers that this version cannot speak to.
 func UnusableProviders(c *config.Config) []string {
 	var out []string
@@ -155,21 +143,21 @@ func UnusableProviders(c *config.Config) []string {
 // resolveModel finds a model by its name; an error also reports which types of providers
 // this version can use.
 func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
-	r, err := s.Config.ResolveModel(ref)
+	r, err := s.Env.Config.ResolveModel(ref)
 	if err != nil {
-		return r, badRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
+		return r, env.BadRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
 	}
 	return r, nil
 }
 
 // reopens returns an error unless the model of a run opens, by what the configuration says of its provider today.
 func (s *Service) reopens(info journal.ModelInfo) error {
-	r, err := s.Config.ResolveModel(info.Provider + "/" + info.ID)
+	r, err := s.Env.Config.ResolveModel(info.Provider + "/" + info.ID)
 	if err == nil {
 		_, err = s.provider(info.Provider, r.Provider)
 	}
 	if err != nil && !ofConfig(err) {
-		err = badRequestf("the run's model %s: %v", info.Ref, err)
+		err = env.BadRequestf("the run's model %s: %v", info.Ref, err)
 	}
 	return err
 }
@@ -273,7 +261,7 @@ func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error
 // settings are what the adapter of a provider is made with.
 func (s *Service) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
 	if t, _ = providers.Of(p.Type); !t.Usable() {
-		return t, set, badRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
+		return t, set, env.BadRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
 			p.Type, strings.Join(SupportedTypes(), ", "))
 	}
 	set = providers.Settings{API: p.API}
@@ -282,7 +270,7 @@ func (s *Service) settings(name string, p config.Provider) (t providers.Type, se
 	} else if set.Options, err = s.wire(name, p); err != nil {
 		return t, set, err
 	}
-	set.File, err = p.File.Resolve(s.Resolver())
+	set.File, err = p.File.Resolve(s.Env.Resolver())
 	return t, set, err
 }
 
@@ -292,7 +280,7 @@ func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
 		Name: name, Reasoning: p.Reasoning, ConnectTimeout: p.ConnectTimeout.Std(),
 		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
 	}
-	r := s.Resolver()
+	r := s.Env.Resolver()
 	for _, f := range []struct {
 		value config.Value
 		to    *string
@@ -350,13 +338,4 @@ func addressFromEnv(providerType string) (address, variable string) {
 		return "", ""
 	}
 	return address, t.AddressVariable
-}
-
-// placeOf is an address as it may be shown: without what may be a secret in it.
-func placeOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return "an address that is not a URL"
-	}
-	return u.Scheme + "://" + u.Host
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/catalog"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // Model is a model that a run may name.
@@ -75,7 +76,7 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 // ModelNames returns names of models that a run may ask for, without asking a provider: those
 // of the configuration, and the usual ones of the vendors whose keys are set.
 func (s *Service) ModelNames() []string {
-	names := modelRefs(s.Config, s.Config.ModelNames()...)
+	names := env.ModelRefs(s.Env.Config, s.Env.Config.ModelNames()...)
 	for _, t := range providers.ByKey() {
 		if key, ok := os.LookupEnv(t.KeyVariable); ok && key != "" {
 			names = append(names, t.Name+"/"+t.DefaultModel)
@@ -88,16 +89,16 @@ func (s *Service) ModelNames() []string {
 // is found, and unless configured those that are known of the providers among these. If
 // provider is not empty, they are those of that one.
 func (s *Service) Models(who toolcrib.Principal, provider string, configured bool) ([]Model, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
-	c := s.Config
+	c := s.Env.Config
 	seen := map[string]bool{} // by name, and by PROVIDER/MODEL
 	views := []Model{}
-	for _, ref := range modelRefs(c, c.ModelNames()...) {
+	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
 		r, err := c.ResolveModel(ref)
 		if err != nil {
-			return nil, badRequestf("%v", err)
+			return nil, env.BadRequestf("%v", err)
 		}
 		seen[ref], seen[r.Name()] = true, true
 		views = append(views, s.modelOf(r, fromConfig))
@@ -122,7 +123,7 @@ func (s *Service) Models(who toolcrib.Principal, provider string, configured boo
 // knownOf are the models that the catalog has of the configured providers, of
 // those that views name, and of the one that is asked for.
 func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]Model, error) {
-	c := s.Config
+	c := s.Env.Config
 	names := c.ProviderNames()
 	for _, v := range views {
 		names = append(names, v.Provider)
@@ -135,7 +136,7 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 	for _, name := range slices.Compact(names) {
 		any, err := c.ResolveModel(name + "/x")
 		if err != nil {
-			return nil, badRequestf("%v", err)
+			return nil, env.BadRequestf("%v", err)
 		}
 		base, ok := s.addressOf(any.Provider)
 		if !ok {
@@ -147,7 +148,7 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 			}
 			r, err := c.ResolveModel(name + "/" + known.ID)
 			if err != nil {
-				return nil, badRequestf("%v", err)
+				return nil, env.BadRequestf("%v", err)
 			}
 			out = append(out, s.modelOf(r, fromKnown))
 		}
@@ -158,12 +159,12 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 // RefreshModels takes the prices and context sizes of models from a list, for
 // administrators; they count until a later version brings newer ones.
 func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info catalog.Info, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return info, err
 	}
 	read, err := catalog.Parse(in)
 	if err != nil {
-		return info, badRequestf("%v", err)
+		return info, env.BadRequestf("%v", err)
 	}
 	var text bytes.Buffer
 	if err := read.Write(&text); err != nil {
@@ -195,14 +196,14 @@ func (s *Service) readCatalog() *catalog.Catalog {
 		return brought
 	}
 	if err != nil {
-		s.Notice(fmt.Sprintf("%s cannot be read, so the built-in prices are used: %v", path, err))
+		s.Env.Notice(fmt.Sprintf("%s cannot be read, so the built-in prices are used: %v", path, err))
 		return brought
 	}
 	defer f.Close()
 	kept, err := catalog.Parse(f)
 	switch {
 	case err != nil:
-		s.Notice(fmt.Sprintf("%s is skipped and the built-in prices are used: %v; refresh it with: toolcrib models refresh FILE", path, err))
+		s.Env.Notice(fmt.Sprintf("%s is skipped and the built-in prices are used: %v; refresh it with: toolcrib models refresh FILE", path, err))
 		return brought
 	case kept.Info().Date < brought.Info().Date:
 		return kept.Merge(brought)
@@ -211,7 +212,7 @@ func (s *Service) readCatalog() *catalog.Catalog {
 }
 
 // CatalogPath is the file that `models refresh` keeps.
-func (s *Service) CatalogPath() string { return filepath.Join(s.DataDir, catalogName) }
+func (s *Service) CatalogPath() string { return filepath.Join(s.Env.DataDir, catalogName) }
 
 // toldFolder is the folder of the data folder that holds one file for each notice that
 // people need only once.
@@ -220,7 +221,7 @@ const toldFolder = "told"
 // Known reports whether people have read a notice before, and need it only once: that no
 // price is known for a model. Where a cost is capped they read it with each run.
 func (s *Service) Known(n toolcrib.Notice) bool {
-	c := s.Config
+	c := s.Env.Config
 	if n.Code != agent.NoticePriceUnknown || len(c.Budgets) > 0 {
 		return false
 	}
@@ -229,7 +230,7 @@ func (s *Service) Known(n toolcrib.Notice) bool {
 			return false
 		}
 	}
-	known, err := s.mark(toldFolder, n.Message)
+	known, err := s.Env.Mark(toldFolder, n.Message)
 	return err == nil && known
 }
 
@@ -277,7 +278,7 @@ func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) 
 
 // addressOf is where a provider is asked, "" = its type's own; false = opening it says why that is unknown.
 func (s *Service) addressOf(p config.Provider) (base string, ok bool) {
-	base, err := p.BaseURL.Resolve(s.Resolver())
+	base, err := p.BaseURL.Resolve(s.Env.Resolver())
 	if base == "" && err == nil {
 		base, _ = addressFromEnv(p.Type)
 	}

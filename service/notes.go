@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	notes "github.com/toolcrib/toolcrib/tool/memory"
 )
@@ -24,7 +25,7 @@ type Note = notes.Note
 
 // notes are where the notes of all users are kept.
 func (s *Service) notes() *notes.Files {
-	return notes.NewFiles(filepath.Join(s.DataDir, memoryFolder), notes.Limits{})
+	return notes.NewFiles(filepath.Join(s.Env.DataDir, memoryFolder), notes.Limits{})
 }
 
 // ownsNotes returns an error if who has no notes to look at: an access token reaches them
@@ -76,7 +77,7 @@ func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before No
 	if err != nil {
 		return Note{}, err
 	}
-	if err := s.OpenFor(ctx, who); err != nil { // for the audit log
+	if err := s.Env.OpenFor(ctx, who); err != nil { // for the audit log
 		return Note{}, err
 	}
 	after := Note{Key: before.Key, Content: content, Untrusted: before.Untrusted, Changed: time.Now().UTC()}
@@ -90,18 +91,18 @@ func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before No
 	if err != nil {
 		return after, asBadRequest(err)
 	}
-	kind := KindNoteChanged
+	kind := env.KindNoteChanged
 	if content == "" {
-		kind = KindNoteRemoved
+		kind = env.KindNoteRemoved
 	}
-	return after, s.record(ctx, kind, map[string]string{"name": before.Key, "user": who.User, "by": agent.NameOf(who)})
+	return after, s.Env.Record(ctx, kind, map[string]string{"name": before.Key, "user": who.User, "by": agent.NameOf(who)})
 }
 
 // asBadRequest is an error of a tool about its arguments as one about a request.
 func asBadRequest(err error) error {
 	var tool *toolcrib.ToolError
 	if errors.As(err, &tool) {
-		return badRequestf("%s", strings.TrimPrefix(tool.Message, "invalid_arguments: "))
+		return env.BadRequestf("%s", strings.TrimPrefix(tool.Message, "invalid_arguments: "))
 	}
 	return err
 }
@@ -170,12 +171,12 @@ func (s *Service) Remembered(
 ) ([]store.Remembered, error) {
 	f := store.RememberedFilter{User: who.User, Token: who.Token, Revoked: revoked, Limit: limit}
 	switch {
-	case admin(who):
+	case env.Admin(who):
 		f.User = ""
 	case who.User == "":
 		return []store.Remembered{}, nil
 	}
-	list, err := s.store.ListRemembered(ctx, f)
+	list, err := s.Env.Store.ListRemembered(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -188,11 +189,11 @@ func (s *Service) Remembered(
 // rememberedForRuns are the approvals that are remembered for runs that have not ended.
 func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
 records:
-	for rec, err := range s.eachDecidable(ctx, who, store.Filter{Holds: true}) {
+	for rec, err := range s.Env.EachDecidable(ctx, who, store.Filter{Holds: true}) {
 		if err != nil {
 			return list, err
 		}
-		revoked, err := s.store.ListRemembered(ctx, store.RememberedFilter{
+		revoked, err := s.Env.Store.ListRemembered(ctx, store.RememberedFilter{
 			Run: rec.ID, Revoked: true, Limit: store.MaxLimit,
 		})
 		if err != nil {
@@ -200,7 +201,7 @@ records:
 		}
 		state := agent.NewState(rec.ID)
 		at := map[string]time.Time{} // when each approval was decided
-		for e, err := range s.store.Read(ctx, rec.ID, 0) {
+		for e, err := range s.Env.Store.Read(ctx, rec.ID, 0) {
 			if err == nil {
 				err = agent.Fold(state, e)
 			}
@@ -208,7 +209,7 @@ records:
 				return list, ctx.Err()
 			}
 			if err != nil {
-				s.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
+				s.Env.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
 				continue records // the others can
 			}
 			if b, ok := e.Body.(*journal.ConfirmationResolved); ok {
@@ -241,7 +242,7 @@ func (s *Service) Forget(
 	ctx context.Context, who toolcrib.Principal, id string,
 ) (m store.Remembered, changed bool, err error) {
 	of := who.User
-	if admin(who) {
+	if env.Admin(who) {
 		of = ""
 	} else if of == "" {
 		return m, false, noneRemembered(id)
@@ -254,10 +255,10 @@ func (s *Service) Forget(
 			return m, false, nil
 		}
 		m.RevokedAt, m.RevokedBy = time.Now().UTC().Truncate(time.Microsecond), agent.NameOf(who)
-		err = s.record(ctx, store.SystemForgotten, m)
+		err = s.Env.Record(ctx, store.SystemForgotten, m)
 		return m, err == nil, err
 	}
-	if changed, err = s.store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
+	if changed, err = s.Env.Store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
 		return m, false, err
 	}
 	m, err = s.rememberedByPart(ctx, who, of, m.ID)
@@ -270,7 +271,7 @@ func (s *Service) rememberedByPart(
 ) (store.Remembered, error) {
 	const prefix = "rem_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
-	list, err := s.store.ListRemembered(ctx, store.RememberedFilter{
+	list, err := s.Env.Store.ListRemembered(ctx, store.RememberedFilter{
 		User: of, Token: who.Token, Revoked: true, After: begin[:len(begin)-1], Limit: store.MaxLimit,
 	})
 	if err != nil {
@@ -281,7 +282,7 @@ func (s *Service) rememberedByPart(
 		return store.Remembered{}, err
 	}
 	list = append(list, runs...)
-	m, err := byPart("approval", prefix, part, list, func(m store.Remembered) string { return m.ID })
+	m, err := env.ByPart("approval", prefix, part, list, func(m store.Remembered) string { return m.ID })
 	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
 		err = noneRemembered(part)
 	}

@@ -16,14 +16,15 @@ import (
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // Notifier knows the addresses of approvals.notify. Those that cannot be filled in are
 // problems; the others are told anyway.
 func (s *Service) Notifier() (n *notify.Notifier, problems []string) {
 	var targets []notify.Target
-	for i := range s.Config.Approvals.Notify {
-		t, err := s.target(&s.Config.Approvals.Notify[i])
+	for i := range s.Env.Config.Approvals.Notify {
+		t, err := s.target(&s.Env.Config.Approvals.Notify[i])
 		if err != nil {
 			problems = append(problems, err.Error())
 			continue
@@ -40,18 +41,18 @@ func (s *Service) sender(targets ...notify.Target) *notify.Notifier {
 // target fills an address and its key in. A webhook that has no secret in the configuration
 // signs with a key of its own, so that no receiver can sign for another.
 func (s *Service) target(n *config.Notify) (t notify.Target, err error) {
-	if t.Address, err = n.URL.Resolve(s.Resolver()); err != nil || !address.IsWebhook(t.Address) {
+	if t.Address, err = n.URL.Resolve(s.Env.Resolver()); err != nil || !address.IsWebhook(t.Address) {
 		return t, err
 	}
 	if n.Secret.IsEmpty() {
-		keys, err := s.Keys()
+		keys, err := s.Env.Keys()
 		if err != nil {
 			return t, err
 		}
 		t.Key = keys.Derive("webhook " + t.Address)
 		return t, nil
 	}
-	secret, err := n.Secret.Resolve(s.Resolver())
+	secret, err := n.Secret.Resolve(s.Env.Resolver())
 	if err == nil {
 		t.Key, err = address.Key(secret)
 	}
@@ -73,10 +74,10 @@ type Told struct {
 // TestNotify sends a test message to each address of approvals.notify, for administrators;
 // with secrets it sends nothing, and returns what signs.
 func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secrets bool) ([]Told, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	list := s.Config.Approvals.Notify
+	list := s.Env.Config.Approvals.Notify
 	if len(list) == 0 {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "approvals.notify has no address")
 	}
@@ -159,7 +160,7 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	d.waiting = map[string]toolcrib.RunID{}
 	d.mu.Unlock()
 	for _, approval := range slices.Sorted(maps.Keys(kept)) {
-		at, err := agent.Load(ctx, d.s.store, kept[approval])
+		at, err := agent.Load(ctx, d.s.Env.Store, kept[approval])
 		if err == nil && at.Pending != nil && at.Approval != nil && at.Approval.ApprovalID == approval {
 			d.leave(s.Run) // it is the one that is resumed
 			d.tell(ctx, at)
@@ -179,8 +180,8 @@ func (d *drive) tell(ctx context.Context, at *agent.State) {
 			f.Reason))
 	}
 	for _, text := range problems {
-		text = s.Mask.Mask(text)
-		s.Notice(NoticeNotifyFailed + ": " + text)
+		text = s.Env.Mask.Mask(text)
+		s.Env.Notice(NoticeNotifyFailed + ": " + text)
 		d.log.WarnContext(ctx, NoticeNotifyFailed, "run", at.Run, "error", text)
 	}
 }
@@ -203,8 +204,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	_, commands := WayOn(s.SelfHere, Resumer(s.Driver, s.SelfHere), at.Run, ask, true)
-	show := s.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
+	_, commands := WayOn(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)
+	show := s.Env.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
 	m.Commands = append([]string{show}, commands...)
 	return m
 }

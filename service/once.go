@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -37,7 +38,7 @@ func (s *Service) Begun(ctx context.Context, once string) (toolcrib.RunID, error
 		return "", nil
 	}
 	key := once[:hex.EncodedLen(16)]
-	page, err := s.store.Runs(ctx, store.Filter{Once: key, Since: time.Now().Add(-store.OnceAge), Limit: 1})
+	page, err := s.Env.Store.Runs(ctx, store.Filter{Once: key, Since: time.Now().Add(-store.OnceAge), Limit: 1})
 	if err != nil || len(page.Runs) == 0 {
 		return "", err
 	}
@@ -62,11 +63,11 @@ const maxAsked = 200
 func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, start, since time.Time,
 	taken []toolcrib.RunID,
 ) (toolcrib.RunID, error) {
-	f, ok := seen(who, store.Filter{User: who.User, TopLevel: true, Limit: maxAsked})
+	f, ok := env.Seen(who, store.Filter{User: who.User, TopLevel: true, Limit: maxAsked})
 	if !ok {
 		return "", nil
 	}
-	page, err := s.store.Runs(ctx, f)
+	page, err := s.Env.Store.Runs(ctx, f)
 	_, same, _ := strings.Cut(once, ":")
 	for i := range page.Runs {
 		rec := &page.Runs[i]
@@ -96,7 +97,7 @@ func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.
 ) {
 	_, same, _ := strings.Cut(r.Once, ":")
 	for range maxRepeats {
-		rec, err := p.s.find(ctx, who, string(run))
+		rec, err := p.s.Env.Find(ctx, who, string(run))
 		switch {
 		case err != nil:
 			return run, false, err
@@ -128,7 +129,7 @@ func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.
 func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolcrib.RunID, r StartRequest) (
 	_ toolcrib.RunID, again bool, err error,
 ) {
-	state, err := agent.Load(ctx, p.s.store, failed)
+	state, err := agent.Load(ctx, p.s.Env.Store, failed)
 	if err != nil {
 		return failed, false, err
 	}

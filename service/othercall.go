@@ -24,6 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -82,14 +83,14 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		return d, err
 	}
 	x := &explaining{who: who}
-	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil, s.Notice); err != nil {
+	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil, s.Env.Notice); err != nil {
 		return d, err
 	}
 	x.scope.HasSkills = true // the other agent's
 	people := s.Standing()
 	people.Renew()
 	var judged toolcrib.Spec
-	switches := &availability{store: s.store}
+	switches := &availability{store: s.Env.Store}
 	x.gate, err = s.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
 		tools, judged = o.among(tools)
 		return tools
@@ -99,7 +100,7 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 	}
 	session := s.otherSession(who.User, c.Session)
 	x.facts = gate.Facts{
-		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: s.Mask.Mask,
+		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: s.Env.Mask.Mask,
 	}
 	if x.facts.Taint, err = session.taint(); err == nil {
 		x.facts.Remembered, err = s.remembered(ctx, x)
@@ -112,7 +113,7 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 	if o.refused == "" {
 		v = x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
 	}
-	agent.MaskVerdict(s.Mask, &v)
+	agent.MaskVerdict(s.Env.Mask, &v)
 	d = OtherDecided{Decision: OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule}
 	switch {
 	case v.Decision == toolcrib.Ask:
@@ -130,8 +131,8 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		}
 	}
 	sum := sha256.Sum256(call.Arguments)
-	name := func(text string) string { return s.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
-	err = s.record(ctx, KindOtherCall, otherCallDecided{
+	name := func(text string) string { return s.Env.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
+	err = s.Env.Record(ctx, KindOtherCall, otherCallDecided{
 		Tool: o.name, As: name(c.Tool), Digest: "sha256:" + hex.EncodeToString(sum[:]), Decision: d.Decision,
 		Reason: v.Reason, Rule: v.Rule, Session: name(c.Session), By: agent.NameOf(who),
 	})
@@ -178,10 +179,10 @@ const ownFileTools = " read_file list_directory search_files write_file edit_fil
 func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	o = &otherJudged{name: c.Tool, source: "client", arguments: c.Arguments}
 	if c.Tool == "" {
-		return nil, badRequestf("tool: must name the tool that is called")
+		return nil, env.BadRequestf("tool: must name the tool that is called")
 	}
 	if !filepath.IsAbs(c.Cwd) {
-		return nil, badRequestf("cwd must be an absolute path")
+		return nil, env.BadRequestf("cwd must be an absolute path")
 	}
 	cwd, err := s.Workspace(c.Cwd)
 	if err == nil {
@@ -191,7 +192,7 @@ func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 		return nil, err
 	}
 	if rel, err := filepath.Rel(o.workspace, cwd); err != nil || !filepath.IsLocal(rel) {
-		return nil, badRequestf("the call would run outside of the workspace %s", PathText(o.workspace))
+		return nil, env.BadRequestf("the call would run outside of the workspace %s", PathText(o.workspace))
 	}
 	known := strings.Fields(otherTools()[c.Tool])
 	server, tool, _ := strings.Cut(strings.TrimPrefix(c.Tool, "mcp__"), "__")
@@ -408,7 +409,7 @@ func (t otherCommand) Programs(call toolcrib.Call) []toolcrib.Program {
 type otherSession string
 
 func (s *Service) otherSession(user, session string) otherSession {
-	return otherSession(s.marked("other", user+"\x00"+session))
+	return otherSession(s.Env.Marked("other", user+"\x00"+session))
 }
 
 // Bounds of what is kept of sessions.

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/tool/directory"
 )
 
@@ -51,7 +52,7 @@ type Group struct {
 
 // userOf is a user as it is shown.
 func (s *Service) userOf(ctx context.Context, u access.User) (User, error) {
-	groups, err := s.store.Access().Groups(ctx)
+	groups, err := s.Env.Store.Access().Groups(ctx)
 	if err != nil {
 		return User{}, err
 	}
@@ -76,8 +77,8 @@ func groupOf(g access.Group, members int) Group {
 
 // eachUser yields all users who were not removed, by their names.
 func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
-	return paged(func(after string) (page []access.User, next string, err error) {
-		page, err = s.store.Access().Users(ctx, after, access.MaxPage)
+	return env.Paged(func(after string) (page []access.User, next string, err error) {
+		page, err = s.Env.Store.Access().Users(ctx, after, access.MaxPage)
 		if len(page) == access.MaxPage {
 			next = page[len(page)-1].Name
 		}
@@ -85,32 +86,12 @@ func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
 	})
 }
 
-// paged yields what all pages hold. read returns one, and the cursor of the one after it; "" = it is the last.
-func paged[T any](read func(cursor string) (page []T, next string, err error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for cursor, more := "", true; more; more = cursor != "" {
-			page, next, err := read(cursor)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, one := range page {
-				if !yield(one, nil) {
-					return
-				}
-			}
-			cursor = next
-		}
-	}
-}
-
 // Users returns the users by their names, disabled ones too, for administrators.
 func (s *Service) Users(ctx context.Context, who toolcrib.Principal) ([]User, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	groups, err := s.store.Access().Groups(ctx)
+	groups, err := s.Env.Store.Access().Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,17 +118,17 @@ func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string)
 func (s *Service) administered(
 	ctx context.Context, who toolcrib.Principal, name string,
 ) (by string, u access.User, err error) {
-	if by, err = Administrator(who); err != nil {
+	if by, err = env.Administrator(who); err != nil {
 		return by, u, err
 	}
 	if err := access.CheckName(name); err != nil {
 		return by, u, err
 	}
-	if u, err = s.store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
+	if u, err = s.Env.Store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
 		return by, u, err
 	}
 	missing := "there is no user " + name
-	like, err := s.store.Access().Alike(ctx, name)
+	like, err := s.Env.Store.Access().Alike(ctx, name)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
 	case err != nil:
@@ -162,14 +143,14 @@ func (s *Service) administered(
 
 // AddUser adds a user, for administrators.
 func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser) (User, error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return User{}, err
 	}
-	if err := s.checkSecrets(u); err != nil {
+	if err := s.Env.CheckSecrets(u); err != nil {
 		return User{}, err
 	}
-	c, err := s.store.Access().AddUser(ctx, u, by)
+	c, err := s.Env.Store.Access().AddUser(ctx, u, by)
 	if err != nil {
 		return User{}, err
 	}
@@ -184,14 +165,14 @@ func (s *Service) EditUser(
 	if err != nil {
 		return shown, false, err
 	}
-	if err := s.checkSecrets(e); err != nil {
+	if err := s.Env.CheckSecrets(e); err != nil {
 		return shown, false, err
 	}
 	if e.Disabled != nil && *e.Disabled == u.Disabled {
 		e.Disabled = nil
 	}
 	if changed = e != (access.Edit{AllAgents: e.AllAgents}); changed {
-		c, err := s.store.Access().EditUser(ctx, u.Name, e, by)
+		c, err := s.Env.Store.Access().EditUser(ctx, u.Name, e, by)
 		if err != nil {
 			return shown, false, err
 		}
@@ -212,7 +193,7 @@ func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name s
 	if err != nil {
 		return User{}, err
 	}
-	c, err := s.store.Access().RemoveUser(ctx, u.Name, by)
+	c, err := s.Env.Store.Access().RemoveUser(ctx, u.Name, by)
 	if err == nil {
 		err = s.endRunsOf(ctx, who, *c.User)
 	}
@@ -224,7 +205,7 @@ func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name s
 
 // Groups returns the groups of users, for administrators.
 func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	groups, err := s.groups(ctx)
@@ -245,7 +226,7 @@ func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 			members[name]++
 		}
 	}
-	groups, err := s.store.Access().Groups(ctx)
+	groups, err := s.Env.Store.Access().Groups(ctx)
 	all := make([]directory.UserGroup, len(groups))
 	for i, g := range groups {
 		all[i] = directory.UserGroup{Group: g, Members: members[g.Name]}
@@ -258,14 +239,14 @@ func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 func (s *Service) PutGroup(
 	ctx context.Context, who toolcrib.Principal, name string, e access.GroupEdit,
 ) (shown Group, known bool, err error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return shown, false, err
 	}
-	if err := s.checkSecrets(name, e); err != nil {
+	if err := s.Env.CheckSecrets(name, e); err != nil {
 		return shown, false, err
 	}
-	c, err := s.store.Access().PutGroup(ctx, name, e, by)
+	c, err := s.Env.Store.Access().PutGroup(ctx, name, e, by)
 	if err != nil {
 		return shown, false, err
 	}
@@ -274,14 +255,14 @@ func (s *Service) PutGroup(
 
 // RemoveGroup removes a group that has no members, for administrators.
 func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name string) (Group, error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err == nil {
 		err = access.CheckName(name)
 	}
 	if err != nil {
 		return Group{}, err
 	}
-	c, err := s.store.Access().RemoveGroup(ctx, name, by)
+	c, err := s.Env.Store.Access().RemoveGroup(ctx, name, by)
 	if err != nil {
 		return Group{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -75,8 +76,8 @@ const maxKnown = 10_000
 // NewPool makes a pool with a queue inside this process. From time to time it looks for runs
 // that can continue.
 func (s *Service) NewPool(log *slog.Logger) (*Pool, error) {
-	lease := cmp.Or(s.Lease, runLease)
-	q, err := queue.Open(context.Background(), filepath.Join(s.DataDir, queueDir), lease)
+	lease := cmp.Or(s.Env.Lease, runLease)
+	q, err := queue.Open(context.Background(), filepath.Join(s.Env.DataDir, queueDir), lease)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest
 // Fork starts a run as [Service.Fork] does, and returns when it has begun. If a run has begun
 // with the same key, that one is returned.
 func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (*Drive, error) {
-	rec, err := p.s.find(ctx, who, q.Run)
+	rec, err := p.s.Env.Find(ctx, who, q.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +282,7 @@ func (p *Pool) resumedBefore(ctx context.Context, named toolcrib.RunID, once str
 		return false, nil
 	}
 	key, _, _ := strings.Cut(once, ":")
-	for e, err := range p.s.store.Read(ctx, named, 0) {
+	for e, err := range p.s.Env.Store.Read(ctx, named, 0) {
 		if err != nil {
 			return false, err
 		}
@@ -303,9 +304,9 @@ func (p *Pool) Queued(ctx context.Context) int {
 // Wake continues a run that something has come for: a decision, a result, a message, its time.
 // If it still waits, it waits on.
 func (p *Pool) Wake(run toolcrib.RunID) {
-	rec, err := p.s.store.Run(p.ctx, run)
+	rec, err := p.s.Env.Store.Run(p.ctx, run)
 	if err == nil {
-		rec, err = p.s.top(p.ctx, rec)
+		rec, err = p.s.Env.Top(p.ctx, rec)
 	}
 	if err == nil { // the sweep finds what could not be read
 		p.wake(rec)
@@ -314,7 +315,7 @@ func (p *Pool) Wake(run toolcrib.RunID) {
 
 // wake is [Pool.Wake] of the run at the top.
 func (p *Pool) wake(rec store.RunRecord) {
-	if rec.Driver != p.s.Driver || rec.Status.Ended() {
+	if rec.Driver != p.s.Env.Driver || rec.Status.Ended() {
 		return
 	}
 	p.mu.Lock()
@@ -329,11 +330,11 @@ func (p *Pool) wake(rec store.RunRecord) {
 
 // Cancel ends a run as [Service.Cancel] does.
 func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
-	rec, err := p.s.find(ctx, who, name)
+	rec, err := p.s.Env.Find(ctx, who, name)
 	if err != nil {
 		return Run{}, err
 	}
-	top, err := p.s.top(ctx, rec)
+	top, err := p.s.Env.Top(ctx, rec)
 	if err != nil {
 		return Run{}, err
 	}
@@ -436,7 +437,7 @@ func (p *Pool) place(user, agentName string, run toolcrib.RunID) (leave func(), 
 
 // full says which bound a user or agent has reached; "" = none.
 func (p *Pool) full(user, agentName string) string {
-	c, ofUser, ofAgent := p.s.Current().Config, 0, 0
+	c, ofUser, ofAgent := p.s.Current().Env.Config, 0, 0
 	for d := range p.drives {
 		if d.user == user {
 			ofUser++
@@ -467,18 +468,18 @@ func (p *Pool) ending(run toolcrib.RunID) error {
 
 // OwnWorkspace is the folder in which runs of a user work that a server starts. The first of them makes it.
 func (s *Service) OwnWorkspace(who toolcrib.Principal) (string, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return "", err
 	}
 	name := who.User
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return "", badRequestf("user name cannot be used as a folder name: %s", name)
+		return "", env.BadRequestf("user name cannot be used as a folder name: %s", name)
 	}
 	return filepath.Join(s.workspaces(), name), nil
 }
 
 // workspaces has the folders of [Service.OwnWorkspace].
-func (s *Service) workspaces() string { return filepath.Join(s.DataDir, "workspaces") }
+func (s *Service) workspaces() string { return filepath.Join(s.Env.DataDir, "workspaces") }
 
 // isOwn reports whether a folder is one of [Service.OwnWorkspace], whether it is there or not.
 func (s *Service) isOwn(dir string) bool {
@@ -489,8 +490,8 @@ func (s *Service) isOwn(dir string) bool {
 
 // Reachable returns nil if the store answers, and can be written.
 func (s *Service) Reachable(ctx context.Context) error {
-	if _, err := s.store.Runs(ctx, store.Filter{Limit: 1}); err != nil {
+	if _, err := s.Env.Store.Runs(ctx, store.Filter{Limit: 1}); err != nil {
 		return err
 	}
-	return s.store.Writable(ctx)
+	return s.Env.Store.Writable(ctx)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -91,10 +92,10 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s := New(Options{
+	s := New(env.Options{
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
 	})
-	if err := s.Open(h.t.Context()); err != nil {
+	if err := s.Env.Open(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
 	q, err := queue.Open(h.t.Context(), h.t.TempDir(), lease)
@@ -140,7 +141,7 @@ func (h *poolHouse) request(name string) StartRequest {
 
 func (h *poolHouse) record(run toolcrib.RunID) store.RunRecord {
 	h.t.Helper()
-	rec, err := h.s.store.Run(h.t.Context(), run)
+	rec, err := h.s.Env.Store.Run(h.t.Context(), run)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func (h *poolHouse) becomes(run toolcrib.RunID, want toolcrib.Status) {
 // takenUp counts how often a run was taken up.
 func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
 	h.t.Helper()
-	for e, err := range h.s.store.Read(h.t.Context(), run, 0) {
+	for e, err := range h.s.Env.Store.Read(h.t.Context(), run, 0) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestPool_HungWorker(t *testing.T) {
 	if rec.Status != toolcrib.StatusCompleted || rec.Content != "slowly" {
 		t.Errorf("%s %q, error %+v", rec.Status, rec.Content, rec.Error)
 	}
-	if v, err := h.s.store.Verify(t.Context(), d.ID()); err != nil {
+	if v, err := h.s.Env.Store.Verify(t.Context(), d.ID()); err != nil {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -252,7 +253,7 @@ func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 func TestPool_BeginsInOneAppend(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	var kinds []toolcrib.Kind
-	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(run toolcrib.RunID, events []toolcrib.Event) error {
 			if len(kinds) > 0 {
 				return nil
@@ -295,7 +296,7 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 func TestPool_StandsStill(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	h := poolOn(t, "", lease, nil)
-	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(_ toolcrib.RunID, events []toolcrib.Event) error {
 			if events[0].Body.EventKind() == journal.KindRunStarted {
 				time.Sleep(5 * lease)
@@ -338,7 +339,7 @@ func TestPool_CancelledWhenLost(t *testing.T) {
 	h.write("slow.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: never, delay: 10m}\n")
 	var once sync.Once
 	cancelled := make(chan error, 1)
-	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(run toolcrib.RunID, events []toolcrib.Event) error {
 			if events[0].Body.EventKind() != journal.KindToolResult {
 				return nil
@@ -371,7 +372,7 @@ func TestPool_CancelledWhenLost(t *testing.T) {
 func TestPool_NotWrittenDown(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	refused := errors.New("no room")
-	h.s.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(toolcrib.RunID, []toolcrib.Event) error { return refused }}
 	}
 	r := h.request("default")
@@ -380,7 +381,7 @@ func TestPool_NotWrittenDown(t *testing.T) {
 		t.Errorf("%v, %v", d, err)
 	}
 	r.Ahead.Leave()
-	h.s.Observe = func(toolcrib.Journal) toolcrib.Journal { panic("not ready") }
+	h.s.Env.Observe = func(toolcrib.Journal) toolcrib.Journal { panic("not ready") }
 	if d, err := h.pool.Start(t.Context(), ann, h.request("default")); err == nil || d != nil {
 		t.Errorf("%v, %v", d, err)
 	}
@@ -507,7 +508,7 @@ func TestPool_TimeHasCome(t *testing.T) {
 		h.becomes(fails.ID(), c.want[0])
 		h.becomes(asks.ID(), c.want[1])
 	}
-	h.s.Config.Approvals.Expire = config.Duration(time.Millisecond)
+	h.s.Env.Config.Approvals.Expire = config.Duration(time.Millisecond)
 	h.becomes(asks.ID(), toolcrib.StatusCompleted)
 }
 
@@ -591,7 +592,7 @@ func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-d.work.over
-	page, err := h.s.store.Runs(t.Context(), store.Filter{Parent: d.ID(), Limit: 1})
+	page, err := h.s.Env.Store.Runs(t.Context(), store.Filter{Parent: d.ID(), Limit: 1})
 	if err != nil || len(page.Runs) != 1 {
 		t.Fatal(page, err)
 	}
@@ -960,7 +961,7 @@ func TestRun_OfOneMoment(t *testing.T) {
 	if err := h.pool.Close(t.Context()); err != nil { // nobody else reads the store
 		t.Fatal(err)
 	}
-	h.s.store = &staleStore{h.s.store, []store.RunRecord{waiting}}
+	h.s.Env.Store = &staleStore{h.s.Env.Store, []store.RunRecord{waiting}}
 	v, err := h.s.Run(t.Context(), ann, string(run))
 	if err != nil || v.Status != toolcrib.StatusCompleted {
 		t.Errorf("the run is %s (%v) with pending %+v", v.Status, err, v.Pending)

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -74,7 +75,7 @@ func (r *StartRequest) notice(s *Service) func(string) {
 	if r.Notice != nil {
 		return r.Notice
 	}
-	return s.Notice
+	return s.Env.Notice
 }
 
 // task is the task of the request: what its client brings.
@@ -124,7 +125,7 @@ func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRe
 func (s *Service) prepareSeeing(
 	ctx context.Context, who toolcrib.Principal, r StartRequest, looked links,
 ) (*Prepared, error) {
-	s.LearnSecrets()
+	s.Env.LearnSecrets()
 	tell := r.notice(s)
 	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, tell)
 	if err != nil {
@@ -136,15 +137,15 @@ func (s *Service) prepareSeeing(
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve, tell)
 	if r.Session != "" || r.Continue || r.From != "" {
-		if err := s.OpenFor(ctx, who); err != nil {
+		if err := s.Env.OpenFor(ctx, who); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case len(r.Messages) > 0 && (r.Continue || r.Session != ""):
-		return nil, badRequestf("messages: a session has messages of its own; give one of the two")
+		return nil, env.BadRequestf("messages: a session has messages of its own; give one of the two")
 	case r.Continue && r.Session != "":
-		return nil, badRequestf("continue: name no session beside it")
+		return nil, env.BadRequestf("continue: name no session beside it")
 	case r.Continue:
 		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
 			err = s.sessionBusy(ctx, &p.Session.Info)
@@ -155,7 +156,7 @@ func (s *Service) prepareSeeing(
 		p.Session, err = s.JoinSession(ctx, who, r.Session)
 	case r.From != "":
 		var rec store.RunRecord
-		rec, err = s.find(ctx, who, string(r.From))
+		rec, err = s.Env.Find(ctx, who, string(r.From))
 		p.Session = &Session{From: rec.ID}
 	case r.Begins:
 		p.Session = &Session{}
@@ -176,23 +177,23 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.supported(); err != nil {
+	if err := s.Env.Supported(); err != nil {
 		return nil, err
 	}
-	s.tellIgnored(s.Once(tell))
+	s.Env.TellIgnored(s.Env.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
 // Agent is an agent as the configuration has it, with a change.
 func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
-	def, err := s.Config.Agent(name, s.Resolver())
+	def, err := s.Env.Config.Agent(name, s.Env.Resolver())
 	switch {
 	case err == nil:
 		err = ch.apply(&def)
-	case !ofConfig(err) && s.Driver == DriverServer: // the error lists agents that others may not know
-		err = badRequestf("there is no agent %q that you may use", guard.Cut(name, maxAgentName))
+	case !ofConfig(err) && s.Env.Driver == env.DriverServer: // the error lists agents that others may not know
+		err = env.BadRequestf("there is no agent %q that you may use", guard.Cut(name, maxAgentName))
 	case !ofConfig(err):
-		err = badRequestf("%v", err)
+		err = env.BadRequestf("%v", err)
 	}
 	return def, err
 }
@@ -207,7 +208,7 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	}
 	for _, n := range []int{ch.MaxIterations, ch.Limits.MaxIterations} {
 		if n < 0 || n > toolcrib.MaxIterationsCeiling {
-			return badRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
+			return env.BadRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
 		}
 	}
 	def.Limits.MaxIterations = cmp.Or(ch.MaxIterations, def.Limits.MaxIterations)
@@ -255,22 +256,6 @@ func smaller[T int | time.Duration](limit, asked T) T {
 	return limit
 }
 
-// supported refuses a configuration that says more than this version can keep.
-func (s *Service) supported() error {
-	if refused, _ := s.Config.Unsupported(); len(refused) > 0 {
-		return badRequestf("%v", refused)
-	}
-	return nil
-}
-
-// tellIgnored says what of the configuration this version ignores.
-func (s *Service) tellIgnored(tell func(string)) {
-	_, ignored := s.Config.Unsupported()
-	for _, e := range ignored {
-		tell(e.Error())
-	}
-}
-
 // OpenModels resolves and opens the models of the agent. One without a model gets the
 // first that is found; Options.Confirm may be asked about it.
 func (p *Prepared) OpenModels() error {
@@ -285,7 +270,7 @@ func (p *Prepared) OpenModels() error {
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
-	p.infos, err = p.s.modelsFor(p.models, &p.Agent, p.s.Once(tell))
+	p.infos, err = p.s.modelsFor(p.models, &p.Agent, p.s.Env.Once(tell))
 	for i := range p.infos {
 		p.infos[i].Reasoning = cmp.Or(p.reasoning, p.infos[i].Reasoning)
 	}
@@ -301,7 +286,7 @@ func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string)
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
-	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Driver, p.Approve,
+	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Env.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
 	if refused, err := p.s.mayRun(ctx, p.Who, p.Agent.Name); err != nil {
 		return err
@@ -375,7 +360,8 @@ func (p *Prepared) missedMCP(ctx context.Context) []string {
 	if len(tools) == 0 {
 		return nil
 	}
-	g, err := gate.New(gate.Options{Tools: tools, Availability: &availability{store: p.s.store}, People: p.s.Standing()})
+	switches := &availability{store: p.s.Env.Store}
+	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.s.Standing()})
 	if err != nil {
 		return nil
 	}
@@ -412,12 +398,13 @@ func (s *Service) scope(
 	if err != nil {
 		return gate.Scope{}, err
 	}
-	k.Tell(s.Once(tell))
+	k.Tell(s.Env.Once(tell))
 	return gate.Scope{
 		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
 		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,
-		NobodyAsks: approve == agent.ApproveDeny, AllApproved: approve == agent.ApproveAll && !s.Config.Approvals.FourEyes,
-		MaxCalls: limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout,
+		NobodyAsks:  approve == agent.ApproveDeny,
+		AllApproved: approve == agent.ApproveAll && !s.Env.Config.Approvals.FourEyes,
+		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout,
 		TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes, FindAbove: def.FindAbove,
 	}, nil
 }
@@ -436,13 +423,9 @@ func (s *Service) subAgent(
 		return task, err
 	}
 	if name == "" {
-		return task, badRequestf("no agent is named; there is %s", strings.Join(s.Config.AgentNames(), ", "))
+		return task, env.BadRequestf("no agent is named; there is %s", strings.Join(s.Env.Config.AgentNames(), ", "))
 	}
-	told := func(text string) {
-		s.telling.Lock()
-		defer s.telling.Unlock()
-		tell(text)
-	}
+	told := s.Env.Serial(tell)
 	p, err := s.prepared(who, name, Change{}, told)
 	if err != nil {
 		return task, err
@@ -454,7 +437,7 @@ func (s *Service) subAgent(
 	if err := p.fill(ctx, &task, told, links{}); err != nil {
 		return agent.Task{}, err
 	}
-	once := s.Once(told)
+	once := s.Env.Once(told)
 	for _, n := range task.Notices {
 		once(n.Message) // whoever watches the run above sees no events of this one
 	}
@@ -489,23 +472,23 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 // Agents returns the agents of the configuration, by their names, to administrators as they are
 // configured. Others see of those that they may use what they are for, the model and the tools.
 func (s *Service) Agents(ctx context.Context, who toolcrib.Principal) (list []Agent, err error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
-	names := s.Config.AgentNames()
-	if !readsConfig(who) {
+	names := s.Env.Config.AgentNames()
+	if !env.ReadsConfig(who) {
 		if names, err = s.RunnableAgents(ctx, who); err != nil {
 			return nil, err
 		}
 	}
 	list = make([]Agent, len(names))
 	for i, name := range names {
-		list[i] = Agent{Name: name, Agent: s.Config.Agents[name]}
-		if readsConfig(who) {
-			list[i].Position = s.Config.Position(config.JoinKey("agents", name))
+		list[i] = Agent{Name: name, Agent: s.Env.Config.Agents[name]}
+		if env.ReadsConfig(who) {
+			list[i].Position = s.Env.Config.Position(config.JoinKey("agents", name))
 		}
 		if list[i].Model == "" {
-			list[i].Model = s.Config.Agents[config.DefaultAgent].Model
+			list[i].Model = s.Env.Config.Agents[config.DefaultAgent].Model
 		}
 	}
 	return list, nil
@@ -533,7 +516,7 @@ func (a *Answering) apply(def *toolcrib.Agent) error {
 		def.MaxOutputTokens = min(cmp.Or(def.MaxOutputTokens, math.MaxInt), n)
 	}
 	if len(a.Schema) > 0 && len(def.OutputSchema) > 0 {
-		return badRequestf("the agent %s has a schema for its answers, and takes no other", def.Name)
+		return env.BadRequestf("the agent %s has a schema for its answers, and takes no other", def.Name)
 	}
 	if len(a.Schema) > 0 {
 		def.OutputSchema = a.Schema
@@ -553,7 +536,7 @@ func (s *Service) mayRun(ctx context.Context, who toolcrib.Principal, agent stri
 // RunnableAgents returns the names of the agents of which who may have a run today.
 func (s *Service) RunnableAgents(ctx context.Context, who toolcrib.Principal) ([]string, error) {
 	names := []string{}
-	for _, name := range s.Config.AgentNames() {
+	for _, name := range s.Env.Config.AgentNames() {
 		refused, err := s.mayRun(ctx, who, name)
 		if err != nil {
 			return nil, err

@@ -84,21 +84,21 @@ func (s *Service) Protection(workspace string) (gate.Protected, error) {
 }
 
 func (s *Service) protection(workspace string, looked links) (gate.Protected, error) {
-	free := filepath.Join(s.DataDir, "workspaces")
+	free := filepath.Join(s.Env.DataDir, "workspaces")
 	p := gate.Protected{
-		Touch: []string{s.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
+		Touch: []string{s.Env.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
-	real, data := looked.resolved(workspace), looked.resolved(s.DataDir)
-	protectSteering(&p, workspace, real, s.Config.Notes.Files)
+	real, data := looked.resolved(workspace), looked.resolved(s.Env.DataDir)
+	protectSteering(&p, workspace, real, s.Env.Config.Notes.Files)
 	protectHooks(&p, workspace, real, looked)
-	keys, err := s.KeysFile()
+	keys, err := s.Env.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
 	}
 	if !insideReal(looked.resolved(keys), data) {
 		p.Touch = append(p.Touch, keys)
 	}
-	if file, err := filepath.Abs(s.Config.File()); s.Config.File() != "" {
+	if file, err := filepath.Abs(s.Env.Config.File()); s.Env.Config.File() != "" {
 		if err != nil {
 			return gate.Protected{}, err
 		}
@@ -110,8 +110,8 @@ func (s *Service) protection(workspace string, looked links) (gate.Protected, er
 	if record := trust.DefaultPath(os.Getenv); record != "" {
 		p.Write = append(p.Write, filepath.Dir(record))
 	}
-	for _, dir := range s.Config.Skills.Dirs {
-		abs, err := dir.Resolve(s.Resolver())
+	for _, dir := range s.Env.Config.Skills.Dirs {
+		abs, err := dir.Resolve(s.Env.Resolver())
 		if err != nil {
 			return gate.Protected{}, err
 		}
@@ -126,7 +126,7 @@ func (s *Service) protection(workspace string, looked links) (gate.Protected, er
 	if insideReal(real, data) && !insideReal(real, looked.resolved(free)) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
-			s.DataDir)
+			s.Env.DataDir)
 	}
 	return p, nil
 }

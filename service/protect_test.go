@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 func put(t *testing.T, path, text string) {
@@ -124,8 +125,8 @@ func TestGate_MadeAgain(t *testing.T) {
 	top := gate.Resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")
 	put(t, filepath.Join(ws, "x.txt"), "")
-	s := New(Options{DataDir: filepath.Join(top, "data"), NoSandbox: func() string { return "" }})
-	if err := s.Open(t.Context()); err != nil {
+	s := New(env.Options{DataDir: filepath.Join(top, "data"), NoSandbox: func() string { return "" }})
+	if err := s.Env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -172,7 +173,7 @@ func TestGate_MadeAgain(t *testing.T) {
 	if g := made(); refused(g, "elsewhere/x.md") {
 		t.Error("what a link led to is protected")
 	}
-	if next := s.Under(s.Config); next.Config != nil {
+	if next := s.Under(s.Env.Config); next.Env.Config != nil {
 		if g, err := next.Gate(ws); err != nil || g == second {
 			t.Errorf("a service under another configuration has the gate of the one before, %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -33,11 +34,11 @@ func (s *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, r PruneRequest,
 ) (result store.PruneResult, err error) {
 	o := store.PruneOptions{ContentOnly: r.ContentOnly, OlderThan: r.OlderThan}
-	if o.By, err = Administrator(who); err != nil {
+	if o.By, err = env.Administrator(who); err != nil {
 		return result, err
 	}
 	for _, name := range r.Runs {
-		rec, err := s.find(ctx, who, name)
+		rec, err := s.Env.Find(ctx, who, name)
 		if err != nil {
 			return result, err
 		}
@@ -55,7 +56,7 @@ func (s *Service) Prune(
 	case len(later) > 0:
 		tell := r.Notice
 		if tell == nil {
-			tell = s.Notice
+			tell = s.Env.Notice
 		}
 		tell(laterText(later))
 	}
@@ -64,7 +65,7 @@ func (s *Service) Prune(
 			return result, err
 		}
 	}
-	result, err = s.store.Prune(ctx, o)
+	result, err = s.Env.Store.Prune(ctx, o)
 	if errors.Is(err, toolcrib.ErrConflict) {
 		text := strings.TrimSuffix(err.Error(), ": "+toolcrib.ErrConflict.Error())
 		err = &toolcrib.Error{Code: toolcrib.CodeConflict, Message: "nothing was removed: " + text, Err: err}
@@ -79,14 +80,14 @@ func (s *Service) RemoveSession(
 	if info, err = s.Session(ctx, who, name); err != nil {
 		return info, result, err
 	}
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return info, result, err
 	}
 	r.Runs, r.OlderThan, r.ContentOnly = nil, 0, false
 	for _, f := range []store.Filter{{Session: info.ID, TopLevel: true}, {Beside: info.ID}} {
 		f.User = info.User
-		for rec, failed := range s.each(ctx, f) {
+		for rec, failed := range s.Env.Each(ctx, f) {
 			r.Runs, err = append(r.Runs, string(rec.ID)), cmp.Or(err, failed)
 		}
 	}
@@ -98,7 +99,7 @@ func (s *Service) RemoveSession(
 		err = r.Agrees(0)
 	}
 	if err == nil {
-		err = s.store.RemoveSession(ctx, info.User, info.ID, by)
+		err = s.Env.Store.RemoveSession(ctx, info.User, info.ID, by)
 	}
 	return info, result, err
 }
@@ -125,7 +126,7 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	holds, since := map[toolcrib.RunID]bool{}, time.Now()
 	for _, id := range runs {
 		holds[id] = true
-		rec, err := s.store.Run(ctx, id)
+		rec, err := s.Env.Store.Run(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +135,7 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 		}
 	}
 	var newer []store.RunRecord // the newest first
-	for rec, err := range s.each(ctx, store.Filter{Since: since}) {
+	for rec, err := range s.Env.Each(ctx, store.Filter{Since: since}) {
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 
 // Retention is what the configuration says about how long runs are kept; false = forever.
 func (s *Service) Retention() (store.Retention, bool) {
-	c := &s.Config.Retention
+	c := &s.Env.Config.Retention
 	return store.Retention{Runs: c.Runs.Std(), Content: c.Content.Std()}, c.Runs > 0 || c.Content > 0
 }
 
@@ -176,5 +177,5 @@ func (s *Service) Retention() (store.Retention, bool) {
 // nobody waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
 	r.Max = 50
-	return s.store.ApplyRetention(ctx, r, time.Now())
+	return s.Env.Store.ApplyRetention(ctx, r, time.Now())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // Where the keys cannot be put, the database is not restored without them: what it holds could not be trusted, nor
@@ -27,7 +28,7 @@ func TestRestore_NoFolderForKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
-	_, err = service.New(service.Options{Config: c, DataDir: data}).Restore(t.Context(), backup)
+	_, err = service.New(env.Options{Config: c, DataDir: data}).Restore(t.Context(), backup)
 	if left, _ := os.ReadDir(data); !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
 		t.Errorf("%v, with %v in the data folder", err, left)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -79,14 +80,14 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 // askAgain is the fork that continues a run whose model gave no answer: a run that has ended stays as it
 // is. nil = it is another run, which is resumed.
 func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (*ForkRequest, error) {
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
 	rec, top, err := s.toResume(ctx, who, q)
 	if err != nil || top.ID != rec.ID || rec.Status != toolcrib.StatusFailed {
 		return nil, err
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if err != nil || !state.Unanswered() {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ type again struct {
 }
 
 func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *again, err error) {
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
 	named, rec, err := s.toResume(ctx, who, q)
@@ -145,7 +146,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 		}
 	case rec.ID == named.ID:
 	default:
-		s.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.Parent))
+		s.Env.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.Parent))
 	}
 	if err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 		}
 	}()
 	a := &again{named: named.ID}
-	if a.state, err = agent.Load(ctx, s.store, rec.ID); err != nil {
+	if a.state, err = agent.Load(ctx, s.Env.Store, rec.ID); err != nil {
 		return nil, err
 	}
 	if a.state.Ended() {
@@ -181,9 +182,9 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 		return nil, err
 	}
 	for _, n := range a.missing {
-		s.Notice(n.Message)
+		s.Env.Notice(n.Message)
 	}
-	s.tellFourEyes(who, a.state.Start.Principal.User, approve, s.Notice)
+	s.tellFourEyes(who, a.state.Start.Principal.User, approve, s.Env.Notice)
 	a.take(rec.ID, leave)
 	return a, nil
 }
@@ -191,14 +192,14 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 // KeptApprove is what the run of a request was told from its start about calls that need an
 // approval, and keeps to; "" = nothing that holds.
 func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (agent.Approve, error) {
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return "", err
 	}
 	_, rec, err := s.toResume(ctx, who, &q)
 	if err != nil {
 		return "", err
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if err != nil {
 		return "", err
 	}
@@ -207,7 +208,7 @@ func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q Res
 
 func (s *Service) keptApprove(state *agent.State) agent.Approve {
 	switch own := agent.Approve(state.Start.Approve); {
-	case own == agent.ApproveAll && s.Config.Approvals.FourEyes: // it was the word of whom the run acts for
+	case own == agent.ApproveAll && s.Env.Config.Approvals.FourEyes: // it was the word of whom the run acts for
 	case own == agent.ApproveAll, own == agent.ApproveDeny:
 		return own
 	}
@@ -257,7 +258,7 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 		}
 	}
 	if len(limited) > 0 {
-		a.s.Notice(fmt.Sprintf("run %s, which waits for its limit, gets what is added", limited[0]))
+		a.s.Env.Notice(fmt.Sprintf("run %s, which waits for its limit, gets what is added", limited[0]))
 		if _, err := r.Add(ctx, toolcrib.RunID(limited[0]), agent.Addition{Granted: more.Granted, By: by}); err != nil {
 			return fmt.Errorf("run %s, which waits for its limit: %w", limited[0], err)
 		}
@@ -292,14 +293,14 @@ func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 }
 
 func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (*agent.State, error) {
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
-	rec, err := s.find(ctx, who, q.Run)
+	rec, err := s.Env.Find(ctx, who, q.Run)
 	if err != nil {
 		return nil, err
 	}
-	old, err := agent.Load(ctx, s.store, rec.ID)
+	old, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +324,7 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		if chosen != nil {
 			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}
 		}
-		task.Driver, task.Once, task.Notices = s.Driver, q.Once, append(d.missing, q.why...)
+		task.Driver, task.Once, task.Notices = s.Env.Driver, q.Once, append(d.missing, q.why...)
 		prompt := toolcrib.TextMessage(toolcrib.RoleUser, q.Prompt)
 		taint, why, err := s.retrace(ctx, who.User, []toolcrib.Message{prompt})
 		if err != nil {
@@ -343,7 +344,7 @@ func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
-	s.tellIgnored(s.Once(s.Notice))
+	s.Env.TellIgnored(s.Env.Once(s.Env.Notice))
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
 			state.Run, start.Workspace)
@@ -356,7 +357,7 @@ func (s *Service) driveAgain(
 	opened := &Models{}
 	var chosen *journal.ModelInfo
 	if model != "" {
-		infos, err := s.modelsFor(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Notice)
+		infos, err := s.modelsFor(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Env.Notice)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -369,17 +370,17 @@ func (s *Service) driveAgain(
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
 	d.missing = s.needMCP(context.Background(), start.Offer.Names(), g)
 	if texts := s.unknown(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
-		s.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
+		s.Env.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
 	}
 	return d, chosen, nil
 }
 
 // takeUp holds the run for this process, so that no other drives it.
 func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
-	if rec.Driver != "" && rec.Driver != s.Driver && !rec.Status.Ended() {
+	if rec.Driver != "" && rec.Driver != s.Env.Driver && !rec.Status.Ended() {
 		why := "it belongs to the command line that started it, and is resumed there"
-		if rec.Driver == DriverServer {
-			why = ToContinue(rec.Driver, rec.ID, s.Self)
+		if rec.Driver == env.DriverServer {
+			why = ToContinue(rec.Driver, rec.ID, s.Env.Self)
 		}
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is not resumed here: %s", rec.ID, why)
 	}
@@ -416,39 +417,20 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 	}
 }
 
-// maxAbove bounds how many runs are looked for above another, whatever the store says.
-const maxAbove = 32
-
-// top is the run at the top of those that started this one: the one that is resumed.
-func (s *Service) top(ctx context.Context, rec store.RunRecord) (store.RunRecord, error) {
-	for range maxAbove {
-		if rec.Parent == "" {
-			return rec, nil
-		}
-		above, err := s.store.Run(ctx, rec.Parent)
-		if err != nil {
-			return rec, fmt.Errorf("run %s is part of run %s, which cannot be read: %v", rec.ID, rec.Parent, err)
-		}
-		rec = above
-	}
-	return rec, fmt.Errorf("run %s: more than %d runs are above it: `toolcrib runs verify --all` shows what was changed",
-		rec.ID, maxAbove)
-}
-
 // toResume is the run that a request names, and the one at the top of it, which is resumed.
 // Who has just decided about a run may continue it.
 func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord,
 	err error,
 ) {
 	if !q.Decided {
-		rec, err = s.find(ctx, who, q.Run)
-	} else if rec, err = s.store.Run(ctx, toolcrib.RunID(q.Run)); err == nil && !decides(who, &rec) {
+		rec, err = s.Env.Find(ctx, who, q.Run)
+	} else if rec, err = s.Env.Store.Run(ctx, toolcrib.RunID(q.Run)); err == nil && !env.Decides(who, &rec) {
 		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %s", q.Run)
 	}
 	if err != nil {
 		return rec, rec, err
 	}
-	top, err = s.top(ctx, rec)
+	top, err = s.Env.Top(ctx, rec)
 	switch {
 	case err != nil, top.ID == rec.ID:
 	case rec.Status.Ended():
@@ -457,7 +439,7 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 	case top.Status.Ended():
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is part of run %s, which has ended (%s); `%s runs cancel %s` ends it", rec.ID, top.ID, top.Status,
-			s.Self, rec.ID)
+			s.Env.Self, rec.ID)
 	}
 	return rec, top, err
 }

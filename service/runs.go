@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -57,7 +57,7 @@ func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 			}
 		}
 		if len(fit) == n {
-			return nil, unknownWord("status", word, StatusWords())
+			return nil, env.UnknownWord("status", word, StatusWords())
 		}
 	}
 	return fit, nil
@@ -82,7 +82,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 		return nil, "", err
 	}
 	if q.Parent != "" {
-		above, err := s.find(ctx, who, string(q.Parent))
+		above, err := s.Env.Find(ctx, who, string(q.Parent))
 		if err == nil {
 			q.Parent = above.ID
 		} else if toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
@@ -90,13 +90,13 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 		}
 	}
 	runs = []Run{}
-	f, ok := seen(who, q.Filter)
+	f, ok := env.Seen(who, q.Filter)
 	for ok {
 		// A page of what is missing, so that its cursor is that of the last run shown.
 		if f.Limit = store.Bound(q.Limit) - len(runs); f.Limit <= 0 {
 			f.Limit = store.MaxLimit
 		}
-		page, err := s.store.Runs(ctx, f)
+		page, err := s.Env.Store.Runs(ctx, f)
 		if err != nil {
 			return nil, "", err
 		}
@@ -127,20 +127,20 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 // interrupted reports whether a run of these drivers was cut off: it was being driven, has
 // not ended, and nobody holds it.
 func (s *Service) interrupted(rec store.RunRecord) bool {
-	return rec.Driver == s.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
+	return rec.Driver == s.Env.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
 }
 
 // Run returns a whole run, found as by [Service.FindRun]; one whose content was pruned,
 // as far as the store still knows it.
 func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
-	rec, err := s.find(ctx, who, name)
+	rec, err := s.Env.Find(ctx, who, name)
 	for tries := 0; err == nil; tries++ {
 		if !rec.PrunedAt.IsZero() {
 			v := s.around(ctx, who, rec)
 			v.Trace = []TraceCall{}
 			return v, nil
 		}
-		state, failed := agent.Load(ctx, s.store, rec.ID)
+		state, failed := agent.Load(ctx, s.Env.Store, rec.ID)
 		if failed != nil {
 			return Run{}, failed
 		}
@@ -148,7 +148,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		if state.Seq == rec.LastSeq || tries == maxRereads {
 			return s.wholeOf(ctx, who, rec, state).shownTo(who), nil
 		}
-		rec, err = s.find(ctx, who, string(rec.ID))
+		rec, err = s.Env.Find(ctx, who, string(rec.ID))
 	}
 	return Run{}, err
 }
@@ -160,7 +160,7 @@ const maxRereads = 3
 // last: the newest run that no other run started. It comes without its trace, but with what
 // is known of the runs around it.
 func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
-	rec, err := s.find(ctx, who, name)
+	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return Run{}, err
 	}
@@ -173,101 +173,48 @@ func (s *Service) around(ctx context.Context, who toolcrib.Principal, rec store.
 	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver
 	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
 	if rec.Parent != "" {
-		if above, err := s.store.Run(ctx, rec.Parent); err == nil {
+		if above, err := s.Env.Store.Run(ctx, rec.Parent); err == nil {
 			v.Caller = above.Agent
 		}
-		if top, err := s.top(ctx, rec); err == nil && !top.Status.Ended() {
+		if top, err := s.Env.Top(ctx, rec); err == nil && !top.Status.Ended() {
 			v.Top = top.ID
 		}
 	}
 	if rec.Pending != nil && rec.Pending.Run != "" {
-		below, err := s.store.Run(ctx, rec.Pending.Run)
+		below, err := s.Env.Store.Run(ctx, rec.Pending.Run)
 		v.Decided = err == nil && !below.Status.Parked()
 	}
 	return v
 }
 
-// find is [Service.FindRun] for the service itself.
-func (s *Service) find(ctx context.Context, who toolcrib.Principal, name string) (store.RunRecord, error) {
-	if name == "last" {
-		for rec, err := range s.eachRun(ctx, who, store.Filter{TopLevel: true}) {
-			if err != nil || rec.Beside == "" {
-				return rec, err
-			}
-		}
-		return store.RunRecord{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run yet")
-	}
-	rec, err := s.store.Run(ctx, toolcrib.RunID(name))
-	if err == nil && !owns(who, &rec) {
-		err = toolcrib.ErrNotFound
-	}
-	if errors.Is(err, toolcrib.ErrNotFound) && len(name) >= minPart {
-		rec, err = s.runByPart(ctx, who, name)
-	}
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return store.RunRecord{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %s", name)
-	}
-	return rec, err
-}
-
 // Transcript is what was said in a run, with the history that it began with.
 func (s *Service) Transcript(ctx context.Context, who toolcrib.Principal, name string) ([]toolcrib.Message, error) {
-	rec, err := s.find(ctx, who, name)
+	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if err != nil {
 		return nil, err
 	}
 	return state.Messages, nil
 }
 
-// partsLooked is how many of the newest runs are looked at for one whose ID begins or ends
-// with a part.
-const partsLooked = 1 << 14
-
-// runByPart finds the one run whose ID begins or ends with part, among the newest
-// of those that who may know of.
-func (s *Service) runByPart(ctx context.Context, who toolcrib.Principal, part string) (store.RunRecord, error) {
-	start := "run_" + strings.TrimPrefix(part, "run_")
-	var fit []store.RunRecord
-	looked := 0
-	for rec, err := range s.eachRun(ctx, who, store.Filter{}) {
-		if err != nil {
-			return store.RunRecord{}, err
-		}
-		if id := string(rec.ID); strings.HasPrefix(id, start) || strings.HasSuffix(id, part) {
-			fit = append(fit, rec)
-		}
-		if looked++; looked == partsLooked {
-			break
-		}
-	}
-	switch len(fit) {
-	case 0:
-		return store.RunRecord{}, toolcrib.ErrNotFound
-	case 1:
-		return fit[0], nil
-	}
-	return store.RunRecord{}, ambiguous("run", part, fit, func(rec store.RunRecord) string { return string(rec.ID) })
-}
-
 // Story returns the whole journal of a run.
 func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event,
 	error] {
-	rec, err := s.find(ctx, who, string(run))
+	rec, err := s.Env.Find(ctx, who, string(run))
 	if err != nil {
 		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
 	}
-	return s.read(ctx, who, rec.ID, 0)
+	return s.Env.ReadRun(ctx, who, rec.ID, 0)
 }
 
 const promptColumns = 60
 
 // startOf is the first event of a run; nil = its journal has another one, or cannot be read.
 func (s *Service) startOf(ctx context.Context, run toolcrib.RunID) (*journal.RunStarted, error) {
-	for e, err := range s.store.Read(ctx, run, 0) {
+	for e, err := range s.Env.Store.Read(ctx, run, 0) {
 		start, _ := e.Body.(*journal.RunStarted)
 		return start, err
 	}
@@ -301,19 +248,19 @@ func (s *Service) Events(
 	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 	write func(journal.Frame) error,
 ) error {
-	found, err := s.find(ctx, who, name)
+	found, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return err
 	}
 	for {
 		ended := false
-		for e, err := range s.store.Read(ctx, found.ID, after) {
+		for e, err := range s.Env.Store.Read(ctx, found.ID, after) {
 			if err != nil {
 				return err
 			}
 			after = e.Seq
 			if f, ok := journal.View(found.ID, e); ok {
-				if err := write(s.shown(who, f)); err != nil {
+				if err := write(s.Env.Shown(who, f)); err != nil {
 					return err
 				}
 			}
@@ -325,7 +272,7 @@ func (s *Service) Events(
 		if !follow || ended {
 			return nil
 		}
-		if rec, err := s.store.Run(ctx, found.ID); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
+		if rec, err := s.Env.Store.Run(ctx, found.ID); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
 			return err
 		}
 		if pause(ctx, followEvery) != nil {
@@ -333,11 +280,6 @@ func (s *Service) Events(
 		}
 	}
 }
-
-const (
-	minPart    = 2 // characters of an ID that may stand for it
-	partsShown = 5 // IDs that an ambiguous part is said to fit
-)
 
 // ids makes IDs of which no two of a process begin with the same ten characters, for these
 // are what people read and type. Those characters hold the millisecond and little more.
@@ -362,47 +304,6 @@ func (g *ids) next(prefix string) string {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// byPart returns the one of a list whose ID is part, or the only one whose ID begins with it;
-// the prefix of such IDs may be left out.
-func byPart[T any](what, prefix, part string, list []T, id func(T) string) (found T, err error) {
-	begin := prefix + strings.TrimPrefix(part, prefix)
-	var fit []T
-	for _, one := range list {
-		switch {
-		case id(one) == begin:
-			return one, nil
-		case strings.HasPrefix(id(one), begin):
-			fit = append(fit, one)
-		}
-	}
-	switch {
-	case len(fit) < 2 && len(begin) < len(prefix)+minPart:
-		return found, badRequestf("the %s ID %q is too short; give at least %d characters after %s",
-			what, part, minPart, prefix)
-	case len(fit) == 1:
-		return fit[0], nil
-	case len(fit) == 0:
-		return found, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s %s", what, part)
-	}
-	return found, ambiguous(what, part, fit, id)
-}
-
-// ambiguous is the error of a part of an ID that fits several.
-func ambiguous[T any](what, part string, fit []T, id func(T) string) error {
-	text := fmt.Sprintf("%s ID %s is ambiguous, give more of it", what, part)
-	if what == "run" {
-		text += " (its end is enough)"
-	}
-	text += "; it fits"
-	for _, one := range fit[:min(len(fit), partsShown)] {
-		text += "\n  " + id(one)
-	}
-	if more := len(fit) - partsShown; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
-	}
-	return badRequestf("%s", text)
 }
 
 // OneLine is the beginning of a text as one line, of at most so many characters.

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -189,7 +190,7 @@ type TraceCall struct {
 
 // runOf is a run without its trace, as lists show it.
 func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
-	if !s.ReadsDetails(who) {
+	if !s.Env.ReadsDetails(who) {
 		rec = rec.Public()
 	}
 	v := Run{
@@ -212,7 +213,7 @@ func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 
 // wholeOf is a run of which the journal was read: its record, and what the journal has beyond.
 func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store.RunRecord, state *agent.State) Run {
-	state = s.stateFor(who, state)
+	state = s.Env.StateFor(who, state)
 	v := s.around(ctx, who, rec)
 	v.whole(state)
 	v.Team = s.teamReport(ctx, who, state)
@@ -224,7 +225,7 @@ func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store
 		}
 		// Its ID is in the journal of the run above before it begins, and some cannot
 		// be started.
-		_, err := s.store.Run(ctx, c.RunID)
+		_, err := s.Env.Store.Run(ctx, c.RunID)
 		return errors.Is(err, toolcrib.ErrNotFound)
 	})
 	return v
@@ -237,7 +238,7 @@ func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *ag
 		return Run{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	rec, failed := s.store.Run(ctx, state.Run)
+	rec, failed := s.Env.Store.Run(ctx, state.Run)
 	if failed != nil {
 		return Run{ID: state.Run, Status: state.Status}, cmp.Or(err, failed)
 	}
@@ -279,7 +280,7 @@ func (v *Run) whole(s *agent.State) {
 // shownTo is the run without the places of the configuration, unless who reads that.
 func (v Run) shownTo(who toolcrib.Principal) Run {
 	for i := range v.Trace {
-		if !readsConfig(who) {
+		if !env.ReadsConfig(who) {
 			v.Trace[i].Position = ""
 		}
 	}

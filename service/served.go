@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -61,7 +62,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	r.Approve = agent.ApproveNone
 	p, err := s.Prepare(ctx, who, r)
 	if err == nil {
-		err = s.OpenFor(ctx, who)
+		err = s.Env.OpenFor(ctx, who)
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 		return nil, err
 	}
 	p.tellUnknown()
-	if v.seal, err = s.sealer(statePurpose); err != nil {
+	if v.seal, err = s.Env.Sealer(statePurpose); err != nil {
 		return nil, err
 	}
 	v.ctx, v.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -98,14 +99,14 @@ func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 // since then, as a client without a session may have.
 func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
 	who := &v.p.Who
-	page, err := v.s.store.Runs(ctx, store.Filter{
+	page, err := v.s.Env.Store.Runs(ctx, store.Filter{
 		User: who.User, Token: who.Token, Agent: v.p.Agent.Name, TopLevel: true, Since: since, Limit: store.MaxLimit,
 	})
 	if err != nil {
 		return err
 	}
 	for i := range page.Runs {
-		state, err := agent.Load(ctx, v.s.store, page.Runs[i].ID)
+		state, err := agent.Load(ctx, v.s.Env.Store, page.Runs[i].ID)
 		if err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	if i := slices.IndexFunc(specs, named(spawn.Name)); i >= 0 {
 		of := specs[i]
 		specs = slices.Delete(specs, i, i+1)
-		for _, a := range callableAgents(v.s.Config) {
+		for _, a := range callableAgents(v.s.Env.Config) {
 			name := AgentTool + a.Name
 			refused, err := v.p.gate.MayRun(ctx, v.p.Who, a.Name)
 			if err != nil || refused != "" || !toolcrib.ValidToolName(name) || slices.ContainsFunc(specs, named(name)) {
@@ -278,7 +279,7 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 // served is what a run of this call has come to.
 func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *agent.State) (*Served, error) {
 	v.read(state.Taint, state.Start.Canary)
-	state = v.s.stateFor(v.p.Who, state)
+	state = v.s.Env.StateFor(v.p.Who, state)
 	out := &Served{Run: state.Run, Status: state.Status}
 	if team.PlanOf(state.Start) != nil {
 		if state.Ended() {
@@ -319,7 +320,7 @@ func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *a
 
 // waits finds the run whose decision a parked run waits for.
 func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner, *agent.State, error) {
-	rec, err := v.s.store.Run(ctx, run)
+	rec, err := v.s.Env.Store.Run(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -386,7 +387,7 @@ func (v *Serving) opened(state string, given *toolcrib.ToolCall) (kept requestSt
 	}
 	switch {
 	case err != nil:
-		return kept, badRequestf("requestState: is not one that this server gave for this call")
+		return kept, env.BadRequestf("requestState: is not one that this server gave for this call")
 	case !time.Now().Before(kept.Until):
 		return kept, toolcrib.Errorf(toolcrib.CodeTokenExpired, "requestState: the question is too old to be answered "+
 			"here; approval %s waits for a person", kept.Approval)
@@ -412,7 +413,7 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 		return nil, err
 	}
 	if a.Decision == "" {
-		waiting, err := agent.Load(ctx, v.s.store, kept.Run)
+		waiting, err := agent.Load(ctx, v.s.Env.Store, kept.Run)
 		if err != nil {
 			return nil, err
 		}
@@ -430,7 +431,7 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 		return nil, err
 	}
 	defer leave()
-	rec, err := v.s.store.Run(ctx, kept.At)
+	rec, err := v.s.Env.Store.Run(ctx, kept.At)
 	if err != nil {
 		return nil, err
 	}
@@ -472,20 +473,20 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 	if err != nil {
 		return nil, err
 	}
-	top, err := s.top(ctx, a.record)
+	top, err := s.Env.Top(ctx, a.record)
 	if err != nil {
 		return nil, err
 	}
-	state, err := agent.Load(ctx, s.store, top.ID)
+	state, err := agent.Load(ctx, s.Env.Store, top.ID)
 	if err != nil {
 		return nil, err
 	}
 	mine := state.Start.Given != nil && state.Start.Agent.Name == v.p.Agent.Name || team.PlanOf(state.Start) != nil
-	if !mine || !owns(v.p.Who, &top) {
+	if !mine || !env.Owns(v.p.Who, &top) {
 		return nil, none
 	}
 	for end := time.Now().Add(patience); ; {
-		rec, err := s.store.Run(ctx, top.ID)
+		rec, err := s.Env.Store.Run(ctx, top.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -502,7 +503,7 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 			return nil, err
 		}
 	}
-	if state, err = agent.Load(ctx, s.store, top.ID); err != nil {
+	if state, err = agent.Load(ctx, s.Env.Store, top.ID); err != nil {
 		return nil, err
 	}
 	return v.served(ctx, nil, state)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -79,7 +80,7 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 		}
 		return &Session{Name: cmp.Or(info.Name, string(info.ID)), Info: info}, err
 	}
-	info, err := s.store.Session(ctx, who.User, name)
+	info, err := s.Env.Store.Session(ctx, who.User, name)
 	if errors.Is(err, toolcrib.ErrNotFound) && strings.HasPrefix(name, store.SessionPrefix) {
 		info, err = s.sessionByPart(ctx, who, name)
 		if err == nil && info.User != who.User || toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
@@ -92,9 +93,9 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 				store.SessionPrefix)
 		}
 		if err := store.CheckSessionName(name); err != nil {
-			return nil, badRequestf("session: %v", err)
+			return nil, env.BadRequestf("session: %v", err)
 		}
-		if err := s.checkSecrets(name); err != nil {
+		if err := s.Env.CheckSecrets(name); err != nil {
 			return nil, err
 		}
 		return &Session{Name: name}, nil
@@ -111,24 +112,24 @@ func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) erro
 	run := info.LastRun
 	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s is running run %s; wait until it ends, or cancel it: %s runs cancel %s",
-			info.ID, s.Drivers.Process(run), run, s.Self, run)
+			info.ID, s.Drivers.Process(run), run, s.Env.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
-	if s.Driver == DriverServer { // who asks has no command line here
+	if s.Env.Driver == env.DriverServer { // who asks has no command line here
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%v", busy)
 	}
 	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\n%s", busy, s.toContinue(ctx, run))
 }
 
 func (s *Service) toContinue(ctx context.Context, run toolcrib.RunID) string {
-	rec, _ := s.store.Run(ctx, run) // it was read just now
-	return ToContinue(rec.Driver, run, s.Self)
+	rec, _ := s.Env.Store.Run(ctx, run) // it was read just now
+	return ToContinue(rec.Driver, run, s.Env.Self)
 }
 
 // ToContinue says what continues a run that no process drives; self begins the commands that
 // it names. A server's is not resumed on the command line of its data folder.
 func ToContinue(driver string, run toolcrib.RunID, self string) string {
-	if driver == DriverServer {
+	if driver == env.DriverServer {
 		return fmt.Sprintf("it belongs to a server, which continues it by itself; if none runs, `%s serve` starts one", self)
 	}
 	return fmt.Sprintf("to continue it: %s runs resume %s", self, run)
@@ -137,7 +138,7 @@ func ToContinue(driver string, run toolcrib.RunID, self string) string {
 // Resumer begins the commands that resume a run; self begins all others. A server's is resumed by the
 // server, which the user names.
 func Resumer(driver, self string) string {
-	if driver == DriverServer {
+	if driver == env.DriverServer {
 		return "toolcrib --server URL"
 	}
 	return self
@@ -148,9 +149,9 @@ func Resumer(driver, self string) string {
 func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	s, j := p.s, p.Session
 	if j.Info.ID == "" {
-		info, err := s.store.NewSession(ctx, p.Who.User, j.Name)
+		info, err := s.Env.Store.NewSession(ctx, p.Who.User, j.Name)
 		if errors.Is(err, toolcrib.ErrConflict) { // another process was first
-			if info, err = s.store.Session(ctx, p.Who.User, j.Name); err == nil {
+			if info, err = s.Env.Store.Session(ctx, p.Who.User, j.Name); err == nil {
 				err = s.joinable(ctx, p.Who, j.Name, &info)
 			}
 		}
@@ -166,7 +167,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	task.Session = j.Info.ID
 	run := j.From
 	if run == "" {
-		last, err := store.LastRun(ctx, s.store, p.Who.User, j.Info.ID)
+		last, err := store.LastRun(ctx, s.Env.Store, p.Who.User, j.Info.ID)
 		if errors.Is(err, toolcrib.ErrNotFound) {
 			return nil
 		}
@@ -175,7 +176,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 		}
 		run = last.ID
 	}
-	state, err := agent.Load(ctx, s.store, run)
+	state, err := agent.Load(ctx, s.Env.Store, run)
 	if errors.Is(err, store.ErrPruned) {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s cannot be continued: its transcript was pruned; start another one",
 			cmp.Or(j.Name, string(j.Info.ID)))
@@ -198,7 +199,7 @@ func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id to
 	if err != nil {
 		return nil, err
 	}
-	list, err := store.SessionRuns(ctx, s.store, info.User, info.ID)
+	list, err := store.SessionRuns(ctx, s.Env.Store, info.User, info.ID)
 	runs := make([]Run, len(list))
 	for i, rec := range list {
 		runs[i] = s.runOf(who, rec)
@@ -212,7 +213,7 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 	if err != nil {
 		return Run{}, err
 	}
-	rec, err := store.LastRun(ctx, s.store, info.User, info.ID)
+	rec, err := store.LastRun(ctx, s.Env.Store, info.User, info.ID)
 	if err != nil {
 		return Run{}, err
 	}
@@ -226,11 +227,11 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 	if p.Session == nil || p.Session.Info.LastRun == "" {
 		return task, none
 	}
-	rec, err := s.find(ctx, p.Who, string(p.Session.Info.LastRun))
+	rec, err := s.Env.Find(ctx, p.Who, string(p.Session.Info.LastRun))
 	if err != nil {
 		return task, err
 	}
-	state, err := agent.Load(ctx, s.store, rec.ID)
+	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return task, toolcrib.Errorf(toolcrib.CodeConflict, "what was said last was pruned")
 	}
@@ -246,7 +247,7 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
 		Canary: state.Start.Canary, Before: state.SessionUse(),
 	}
-	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.store}}).Ran(ctx, state); err != nil {
+	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.Env.Store}}).Ran(ctx, state); err != nil {
 		return task, err
 	}
 	for _, part := range last.Parts {
@@ -265,6 +266,6 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 // file reads a file that is kept beside a journal.
 func (s *Service) file(ctx context.Context, f *toolcrib.File) (toolcrib.OutputFile, error) {
 	run, ref, _ := strings.Cut(f.Ref, "/")
-	data, _, err := s.store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
+	data, _, err := s.Env.Store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
 	return toolcrib.OutputFile{MediaType: f.MediaType, Name: f.Name, Data: data}, err
 }

@@ -19,7 +19,7 @@ func TestResume_WrittenMeanwhile(t *testing.T) {
 	}
 	says := func(text string) {
 		e := toolcrib.Event{Seq: h.record(run.ID).LastSeq + 1, Time: time.Now(), Body: &journal.Said{Text: text, By: "ann"}}
-		if err := h.s.store.Append(t.Context(), run.ID, e.Seq-1, e); err != nil {
+		if err := h.s.Env.Store.Append(t.Context(), run.ID, e.Seq-1, e); err != nil {
 			t.Error(err)
 		}
 	}

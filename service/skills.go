@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/builtin"
@@ -78,9 +79,9 @@ func (s *Service) Skills() (*Skills, error) { return s.readSkills(links{}) }
 
 func (s *Service) readSkills(looked links) (*Skills, error) {
 	out := &Skills{}
-	out.folders = TrustStore()
-	c := s.Config
-	named := c.IsSet("skills.dirs") && !s.Source.NeedsTrust()
+	out.folders = env.TrustStore()
+	c := s.Env.Config
+	named := c.IsSet("skills.dirs") && !s.Env.Source.NeedsTrust()
 	var used, aside []skill.Dir
 	passed := map[string]string{} // why a folder is not used
 	for _, v := range c.Skills.Dirs {
@@ -303,7 +304,7 @@ func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
 func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill,
 	digest string,
 ) error {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return err
 	}
 	switch {
@@ -329,11 +330,11 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
 	kind toolcrib.Kind,
 ) error {
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return err
 	}
 	changed := store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash}
-	if err := s.RecordChanged(ctx, who, kind, changed); err != nil {
+	if err := s.Env.RecordChanged(ctx, who, kind, changed); err != nil {
 		return err
 	}
 	seen := trust.File{Name: one.Name, Hash: one.Hash}
@@ -348,7 +349,7 @@ func (s *Service) SkillProblems() (config.Errors, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := s.Config
+	c := s.Env.Config
 	for _, name := range c.AgentNames() {
 		for i, one := range c.Agents[name].Skills {
 			for _, p := range k.choose([]string{one}, func(one *Skill) bool { return one.State == SkillOn }).off {

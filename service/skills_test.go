@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
@@ -38,7 +39,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	put("SKILL.md", "---\nname: house\ndescription: How we do it.\nallowed-tools: Read Skill\n---\nBe kind to ${user}.\n")
 	put("tone.md", "quiet")
 
-	a := New(Options{DataDir: t.TempDir()})
+	a := New(env.Options{DataDir: t.TempDir()})
 	defer a.Close() //nolint:errcheck // of a folder that goes
 	var told []string
 	tell := func(text string) { told = append(told, text) }

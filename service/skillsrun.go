@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/project"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/skillread"
@@ -27,7 +28,6 @@ import (
 // skillState is what a process knows of the skills of its runs.
 type skillState struct {
 	mu    sync.Mutex
-	told  map[string]bool
 	given []*skill.Skill       // to runs, and not looked at yet
 	sets  map[string]skill.Set // that runs were given, by skillsKey
 }
@@ -136,11 +136,11 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) 
 	if err != nil {
 		return err
 	}
-	tell = s.Once(tell)
+	tell = s.Env.Once(tell)
 	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return s.firstSight(task.Principal, k, one, tell) })
 	for _, p := range c.off {
 		if slices.ContainsFunc(task.Agent.ToldSkills, func(name string) bool { return skill.ShownName(name) == p.Name }) {
-			return badRequestf("--skill: %s", p.Message)
+			return env.BadRequestf("--skill: %s", p.Message)
 		}
 	}
 	for _, text := range c.Ignored {
@@ -214,25 +214,6 @@ func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell
 	return one.State == SkillOn
 }
 
-// maxTold bounds the texts of which [Service.Once] knows that they were told.
-const maxTold = 10_000
-
-// Once returns a function that passes each text on to tell once.
-func (s *Service) Once(tell func(string)) func(string) {
-	return func(text string) {
-		s.skills.mu.Lock()
-		known := s.skills.told[text]
-		if s.skills.told == nil || len(s.skills.told) >= maxTold { // clients choose what is in some
-			s.skills.told = map[string]bool{}
-		}
-		s.skills.told[text] = true
-		s.skills.mu.Unlock()
-		if !known {
-			tell(text)
-		}
-	}
-}
-
 // keep keeps what a run is given: what changes from now on is not the run's.
 func (s *skillState) keep(set skill.Set, used []journal.Skill, given ...*skill.Skill) {
 	s.mu.Lock()
@@ -297,7 +278,7 @@ func (p *Prepared) tellUnknown() {
 // list, of its agent, and of the skills that were given since it was said last.
 func (s *Service) unknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) (texts []string) {
 	own := "--tools"
-	if s.Driver == DriverServer {
+	if s.Env.Driver == env.DriverServer {
 		own = "tools"
 	}
 	list := func(where string, names []string) {
@@ -341,12 +322,12 @@ func unknownTools(g *gate.Gate, names []string) string {
 }
 
 func (s *Service) skillSet(call toolcrib.Call) *skill.Set {
-	set := s.skillsOfRun(s.store, call.Run).set
+	set := s.skillsOfRun(s.Env.Store, call.Run).set
 	return &set
 }
 
 func (s *Service) skillVars(call toolcrib.Call) map[string]string {
-	return s.skillsOfRun(s.store, call.Run).vars
+	return s.skillsOfRun(s.Env.Store, call.Run).vars
 }
 
 // skillsOfRun finds the skills that a run began with, with the content that they had
@@ -406,7 +387,7 @@ func skillArguments(tools []toolcrib.Tool) gate.SkillArguments {
 func WithSkills(names, more []string) ([]string, error) {
 	for _, name := range more {
 		if strings.TrimSpace(name) == "" {
-			return nil, badRequestf("--skill: must name a skill")
+			return nil, env.BadRequestf("--skill: must name a skill")
 		}
 		if !slices.Contains(names, name) {
 			names = append(slices.Clip(names), name)
@@ -430,7 +411,7 @@ const (
 // same text already does not get it twice; where it has another one of that kind, again says
 // that this one counts now.
 func (s *Service) background(task *agent.Task, kind, text, again string) {
-	text = s.Mask.Mask(text)
+	text = s.Env.Mask.Mask(text)
 	before := ""
 	for i := range task.History {
 		if task.History[i].Background == kind {
@@ -471,8 +452,8 @@ func (s *Service) giveProject(task *agent.Task, tell func(string), looked links)
 	}
 	task.Agent.System += project.Environment(p, task.Workspace, time.Now())
 
-	tell = s.Once(tell)
-	names := p.Names(s.Config.Notes.Files)
+	tell = s.Env.Once(tell)
+	names := p.Names(s.Env.Config.Notes.Files)
 	if len(names) == 0 {
 		return
 	}
@@ -484,13 +465,13 @@ func (s *Service) giveProject(task *agent.Task, tell func(string), looked links)
 	if trusted == nil {
 		return
 	}
-	notes, problems := trusted.Read(s.Config.Notes.Files, s.Config.Notes.MaxBytes)
+	notes, problems := trusted.Read(s.Env.Config.Notes.Files, s.Env.Config.Notes.MaxBytes)
 	for _, text := range problems {
 		tell(PathText(text))
 	}
 	if cut := slices.IndexFunc(notes, func(n project.Note) bool { return n.Cut }); cut >= 0 {
 		tell(fmt.Sprintf("%s does not fit into notes.max_bytes (%d): the rest of it is left out",
-			PathText(notes[cut].Path), s.Config.Notes.MaxBytes))
+			PathText(notes[cut].Path), s.Env.Config.Notes.MaxBytes))
 	}
 	if len(notes) > 0 {
 		s.background(task, backgroundNotes, project.NotesText(notes), notesAgain)
@@ -516,12 +497,12 @@ func (s *Service) trustedProject(p project.Project, names []string) (trusted *pr
 // hasSeenNotes reports whether this user trusts the folder that a project begins with, and
 // has looked at the notes in it: init trusts only what it has written itself.
 func (s *Service) hasSeenNotes(p project.Project) bool {
-	trusted := TrustStore()
+	trusted := env.TrustStore()
 	folders, err := trusted.Folders()
 	if err != nil || !slices.Contains(folders, p.Root) {
 		return false
 	}
-	names := p.Names(s.Config.Notes.Files)
+	names := p.Names(s.Env.Config.Notes.Files)
 	if len(names) == 0 || !slices.Contains(trust.Names(), names[0]) {
 		return true
 	}

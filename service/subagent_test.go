@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // agentsHome is a home with a configuration of several agents, and a folder to work in
@@ -53,13 +54,13 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(Options{Config: c, Source: config.Find("", os.Getenv), DataDir: filepath.Join(home, "data"), Driver: "test"})
+	a := New(env.Options{Config: c, Source: config.Find("", os.Getenv), DataDir: filepath.Join(home, "data"), Driver: "test"})
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := a.OpenFor(t.Context(), toolcrib.Principal{User: "local:ann", Admin: true}); err != nil {
+	if err := a.Env.OpenFor(t.Context(), toolcrib.Principal{User: "local:ann", Admin: true}); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -123,7 +124,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			t.Errorf("%q is not told once:\n%s", want, text)
 		}
 	}
-	if got := a.Mask.Mask("a-secret-of-the-remote"); strings.Contains(got, "a-secret") {
+	if got := a.Env.Mask.Mask("a-secret-of-the-remote"); strings.Contains(got, "a-secret") {
 		t.Errorf("the key of a sub-agent's provider is not masked: %q", got)
 	}
 	// The fallback that cannot be opened is told when it is needed.

@@ -55,12 +55,12 @@ func untilSweep(took time.Duration) time.Duration {
 // cutOff queues the runs of these drivers that nobody has, and that wait for nothing.
 func (p *Pool) cutOff(ctx context.Context) error {
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
-	for rec, err := range p.s.each(ctx, f) {
+	for rec, err := range p.s.Env.Each(ctx, f) {
 		if err != nil {
 			return err
 		}
-		rec, err := p.s.top(ctx, rec)
-		if err != nil || rec.Driver != p.s.Driver || rec.Status.Ended() {
+		rec, err := p.s.Env.Top(ctx, rec)
+		if err != nil || rec.Driver != p.s.Env.Driver || rec.Status.Ended() {
 			continue // runs verify reports one that cannot be read
 		}
 		p.mu.Lock()
@@ -86,12 +86,12 @@ func (p *Pool) due(ctx context.Context, now time.Time) error {
 	}
 	for _, f := range filters {
 		f.Limit = store.MaxLimit
-		for rec, err := range p.s.each(ctx, f) {
+		for rec, err := range p.s.Env.Each(ctx, f) {
 			if err != nil {
 				return err
 			}
-			top, err := p.s.top(ctx, rec)
-			if err != nil || top.Driver != p.s.Driver {
+			top, err := p.s.Env.Top(ctx, rec)
+			if err != nil || top.Driver != p.s.Env.Driver {
 				continue
 			}
 			p.mu.Lock()

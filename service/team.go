@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -44,8 +45,8 @@ type TeamRequest struct {
 func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (_ *drive,
 	task agent.Task, err error,
 ) {
-	s.LearnSecrets()
-	if err := s.OpenFor(ctx, who); err != nil {
+	s.Env.LearnSecrets()
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, task, err
 	}
 	q, err := s.teamRequest(ctx, who, *r.Team, r.notice(s))
@@ -53,7 +54,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 		return nil, task, err
 	}
 	q.Files, q.Taint = r.Files, slices.Concat(q.Taint, r.Taint)
-	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Config.AgentNames(), name) })
+	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Env.Config.AgentNames(), name) })
 	if err != nil {
 		return nil, task, err
 	}
@@ -63,7 +64,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	}
 	task = agent.Task{
 		Once:      r.Once,
-		Principal: p.Who, Workspace: p.Workspace, Driver: s.Driver, Approve: p.Approve, Notices: notices,
+		Principal: p.Who, Workspace: p.Workspace, Driver: s.Env.Driver, Approve: p.Approve, Notices: notices,
 	}
 	if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err
@@ -91,11 +92,11 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 func (s *Service) teamRequest(
 	ctx context.Context, who toolcrib.Principal, r TeamRequest, tell func(string),
 ) (*team.Request, error) {
-	caps := &s.Config.Team.WorkerTools
+	caps := &s.Env.Config.Team.WorkerTools
 	r.CostCapUSD, r.Request.CostCapMode = caps.CostCapUSD, caps.CostCapMode
 	if s := r.MaxSeconds; s != nil {
 		if !(*s > 0 && *s <= (24*time.Hour).Seconds()) {
-			return nil, badRequestf("max_time_seconds: must be more than 0, and at most 86400")
+			return nil, env.BadRequestf("max_time_seconds: must be more than 0, and at most 86400")
 		}
 		r.MaxTime = max(time.Duration(*s*float64(time.Second)), 1)
 	}
@@ -116,7 +117,7 @@ func (s *Service) teamRequest(
 
 // panelOf adds the agents of the panel that is asked, where the request names none.
 func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest) (err error) {
-	panels := s.Config.Team.Panels
+	panels := s.Env.Config.Team.Panels
 	name := r.Panel
 	if name == "" && len(r.Agents) == 0 && len(panels) == 1 {
 		for only := range panels {
@@ -126,15 +127,15 @@ func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRe
 	panel, ok := panels[name]
 	switch {
 	case r.Panel != "" && len(r.Agents) > 0:
-		return badRequestf("give either panel or agents")
+		return env.BadRequestf("give either panel or agents")
 	case r.Panel != "" && !ok:
-		return badRequestf("panel: no %q in team.panels", r.Panel)
+		return env.BadRequestf("panel: no %q in team.panels", r.Panel)
 	case len(r.Agents) > 0:
-		if known := s.Config.AgentNames(); !slices.ContainsFunc(r.Agents, func(name string) bool {
+		if known := s.Env.Config.AgentNames(); !slices.ContainsFunc(r.Agents, func(name string) bool {
 			return slices.Contains(known, name)
 		}) {
 			if _, err = s.Agent(r.Agents[0], Change{}); err != nil { // which says what agents there are
-				err = badRequestf("agents: %v", err)
+				err = env.BadRequestf("agents: %v", err)
 			}
 		}
 		return err
@@ -160,11 +161,11 @@ func (s *Service) subjectOf(
 		}
 	}
 	if n != 1 {
-		return badRequestf("assess: give one of answer, run_id and assessed_session_id")
+		return env.BadRequestf("assess: give one of answer, run_id and assessed_session_id")
 	}
 	file := r.RubricFile
 	if r.Rubric == nil && file == "" {
-		if file, err = s.Config.Team.Rubric.Resolve(s.Resolver()); err != nil {
+		if file, err = s.Env.Config.Team.Rubric.Resolve(s.Env.Resolver()); err != nil {
 			return err
 		}
 	}
@@ -186,11 +187,11 @@ func (s *Service) subjectOf(
 	case err != nil:
 		return err
 	case strings.TrimSpace(run.Content) == "":
-		return badRequestf("run %s has no answer to assess", run.ID)
+		return env.BadRequestf("run %s has no answer to assess", run.ID)
 	}
 	r.Subject, r.Taint = run.Content, run.Taint
 	if r.Question == "" {
-		if state, err := agent.Load(ctx, s.store, run.ID); err == nil && len(state.Start.Input) > 0 {
+		if state, err := agent.Load(ctx, s.Env.Store, run.ID); err == nil && len(state.Start.Input) > 0 {
 			r.Question = state.Start.Input[len(state.Start.Input)-1].Text()
 		}
 	}
@@ -210,7 +211,7 @@ func (s *Service) subjectOf(
 		}
 	}
 	if len(r.Agents) == 0 {
-		return badRequestf("agents: all of them took part in the answer; name others, or allow it (allow_self_assess)")
+		return env.BadRequestf("agents: all of them took part in the answer; name others, or allow it (allow_self_assess)")
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ const maxRubric = 256 << 10
 func ReadRubric(file string) ([]team.Item, error) {
 	text, err := safefile.Read(file, maxRubric)
 	if err != nil {
-		return nil, badRequestf("rubric: %s %v", file, err)
+		return nil, env.BadRequestf("rubric: %s %v", file, err)
 	}
 	root, errs := yamltree.Parse(text, yamltree.Limits{Bytes: maxRubric, Tokens: 20_000, Depth: 6})
 	d := &yamltree.Decoder{File: file}
@@ -247,7 +248,7 @@ func ReadRubric(file string) ([]team.Item, error) {
 		d.Decode(root, &items)
 	}
 	if len(d.Errors) > 0 {
-		return nil, badRequestf("rubric: %v", d.Errors[0])
+		return nil, env.BadRequestf("rubric: %v", d.Errors[0])
 	}
 	list := make([]team.Item, len(items.Items))
 	for i, item := range items.Items {
@@ -261,7 +262,7 @@ func ReadRubric(file string) ([]team.Item, error) {
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
 	people := s.Standing()
 	people.Renew()
-	return s.gateOf(workspace, &availability{store: s.store}, people, s.ofWorkers)
+	return s.gateOf(workspace, &availability{store: s.Env.Store}, people, s.ofWorkers)
 }
 
 // ofWorkers are the tools of such a gate.
@@ -286,7 +287,7 @@ func (s *Service) gateFor(workspace string, start *journal.RunStarted) (*gate.Ga
 }
 
 // anyHost reports whether fetch reaches hosts that nobody has named.
-func (s *Service) anyHost() bool { return slices.Contains(s.Config.Tools.Web.Allow, "*") }
+func (s *Service) anyHost() bool { return slices.Contains(s.Env.Config.Tools.Web.Allow, "*") }
 
 // ofTeam reports whether a run is that of a conductor, or of a worker with tools.
 func ofTeam(start *journal.RunStarted) bool {
@@ -302,9 +303,9 @@ func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gat
 // teamReport is what a team's run has come to; nil = it is another run.
 func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state *agent.State) *team.Report {
 	return team.ReportOf(ctx, state, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
-		of, err := agent.Load(ctx, s.store, run)
+		of, err := agent.Load(ctx, s.Env.Store, run)
 		if err == nil {
-			of = s.stateFor(who, of)
+			of = s.Env.StateFor(who, of)
 		}
 		return of, err
 	})
@@ -312,7 +313,7 @@ func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state 
 
 // AskPanel is the request that asks a panel a question; not found = there is no such panel.
 func (s *Service) AskPanel(name, question string) (StartRequest, error) {
-	if _, ok := s.Config.Team.Panels[name]; !ok {
+	if _, ok := s.Env.Config.Team.Panels[name]; !ok {
 		return StartRequest{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no panel %q", name)
 	}
 	return StartRequest{Team: &TeamRequest{Request: team.Request{Kind: team.Confer, Question: question}, Panel: name}}, nil

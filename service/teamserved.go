@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/team"
 )
 
@@ -62,13 +63,13 @@ func (v *Serving) askTeam(
 ) (*Served, error) {
 	raw, err := guard.Arguments(c.Arguments)
 	if err != nil {
-		return nil, badRequestf("%s: the arguments: %v", kind, err)
+		return nil, env.BadRequestf("%s: the arguments: %v", kind, err)
 	}
 	q := TeamRequest{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&q); err != nil {
-		return nil, badRequestf("%s: the arguments do not fit: %v", kind, err)
+		return nil, env.BadRequestf("%s: the arguments do not fit: %v", kind, err)
 	}
 	q.Kind, q.Session, q.Detach = kind, "", false
 	leave, err := v.place("")
@@ -122,7 +123,7 @@ func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.
 	}
 	r.Untrusted = len(state.Taint) > 0
 	r.Content = guard.Fit(toolcrib.Output{JSON: raw}, guard.FitOptions{
-		MaxBytes: v.scope.MaxBytes, Wrap: r.Untrusted, Source: string(report.Tool), Masker: v.s.Mask,
+		MaxBytes: v.scope.MaxBytes, Wrap: r.Untrusted, Source: string(report.Tool), Masker: v.s.Env.Mask,
 		Canary: state.Start.Canary,
 	}).Content
 	return r, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -57,7 +58,7 @@ func (s *Service) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	case c.InTime(now) != nil:
 		v.State = TokenNotYet
 	}
-	left, err := s.store.Access().Left(ctx, c.ID, c.Limits(), now)
+	left, err := s.Env.Store.Access().Left(ctx, c.ID, c.Limits(), now)
 	if err != nil {
 		return v, err
 	}
@@ -84,7 +85,7 @@ type TokenRequest struct {
 // CreateToken issues an access token, for administrators. The token itself is in the answer
 // and nowhere else.
 func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r TokenRequest) (Token, error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return Token{}, err
 	}
@@ -92,7 +93,7 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	if err != nil {
 		return Token{}, err
 	}
-	if err := s.checkSecrets(r.Label, r.Scope); err != nil {
+	if err := s.Env.CheckSecrets(r.Label, r.Scope); err != nil {
 		return Token{}, err
 	}
 	signer, err := s.signer()
@@ -105,7 +106,7 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	if err != nil {
 		return Token{}, err
 	}
-	c, err := s.store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
+	c, err := s.Env.Store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
 	if err != nil {
 		return Token{}, err
 	}
@@ -164,7 +165,7 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 // allTokens are the tokens of a user ("" = all), by their IDs.
 func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issued, err error) {
 	for after := ""; ; after = all[len(all)-1].Claims.ID {
-		page, err := s.store.Access().Tokens(ctx, user, after, access.MaxPage)
+		page, err := s.Env.Store.Access().Tokens(ctx, user, after, access.MaxPage)
 		if all = append(all, page...); err != nil || len(page) < access.MaxPage {
 			return all, err
 		}
@@ -173,7 +174,7 @@ func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issu
 
 // Tokens returns the tokens of a user ("" = all), the newest first, for administrators.
 func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user string) ([]Token, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	all, err := s.allTokens(ctx, user)
@@ -196,7 +197,7 @@ func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user strin
 func (s *Service) RevokeToken(
 	ctx context.Context, who toolcrib.Principal, part string, cancel bool,
 ) (v Token, changed bool, err error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return v, false, err
 	}
@@ -205,7 +206,7 @@ func (s *Service) RevokeToken(
 		return v, false, err
 	}
 	changed = t.Revoked.IsZero()
-	c, err := s.store.Access().RevokeToken(ctx, t.Claims.ID, by)
+	c, err := s.Env.Store.Access().RevokeToken(ctx, t.Claims.ID, by)
 	if err != nil {
 		return v, false, err
 	}
@@ -222,7 +223,7 @@ func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.F
 	var failed []error
 	// Runs below others are newer than those, and end before them.
 	f.TopLevel, f.Status = cancel, slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)
-	for rec, err := range s.each(ctx, f) {
+	for rec, err := range s.Env.Each(ctx, f) {
 		switch {
 		case err != nil:
 			return err
@@ -247,7 +248,7 @@ func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u acces
 		if t.Claims.Issuer != u.Name {
 			continue
 		}
-		why, err := access.WhyRevoked(ctx, s.store.Access(), s.store.Access(), t.Claims)
+		why, err := access.WhyRevoked(ctx, s.Env.Store.Access(), s.Env.Store.Access(), t.Claims)
 		if err == nil && why != "" {
 			why = string(toolcrib.CodeTokenRevoked) + ": " + why
 			err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, false)
@@ -277,20 +278,20 @@ func (s *Service) findToken(ctx context.Context, part string) (access.Issued, er
 	if err != nil {
 		return access.Issued{}, err
 	}
-	return byPart("token", "tok_", part, all, func(t access.Issued) string { return t.Claims.ID })
+	return env.ByPart("token", "tok_", part, all, func(t access.Issued) string { return t.Claims.ID })
 }
 
 // CheckToken returns what a token is good for, for administrators; the error of one that is
 // not good says why.
 func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text string) (Token, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return Token{}, err
 	}
 	c, err := s.verified(ctx, text)
 	if err != nil {
 		return Token{}, err
 	}
-	t, err := s.store.Access().Token(ctx, c.ID)
+	t, err := s.Env.Store.Access().Token(ctx, c.ID)
 	if err != nil {
 		return Token{}, err
 	}
@@ -299,9 +300,9 @@ func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text s
 
 // eachAudit yields all entries of the audit log that fit.
 func (s *Service) eachAudit(ctx context.Context, f store.AuditFilter) iter.Seq2[store.AuditEntry, error] {
-	return paged(func(cursor string) ([]store.AuditEntry, string, error) {
+	return env.Paged(func(cursor string) ([]store.AuditEntry, string, error) {
 		f.Limit, f.Cursor = store.MaxLimit, cursor
-		page, err := s.store.Audit(ctx, f)
+		page, err := s.Env.Store.Audit(ctx, f)
 		return page.Entries, page.Next, err
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -31,7 +32,7 @@ type Tool struct {
 // is known here; the calls are those of everybody to administrators, to others their own, and by an
 // access token none, because of a call it is not known which token started its run.
 func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
-	if err := somebody(who); err != nil {
+	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	g, _, err := s.lookingGate("", nil)
@@ -43,12 +44,12 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 		return nil, err
 	}
 	q := store.UsageQuery{By: store.UsageByTool, Limit: store.MaxUsageRows}
-	if !admin(who) {
+	if !env.Admin(who) {
 		q.User = who.User
 	}
 	var rows []store.UsageRow
 	if who.Token == "" {
-		rows, err = s.store.Usage(ctx, q)
+		rows, err = s.Env.Store.Usage(ctx, q)
 	}
 	if err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	for _, r := range rows {
 		uses[r.Key] = r
 	}
-	s.tellMCP(s.mcp.all(), s.Notice)
+	s.tellMCP(s.mcp.all(), s.Env.Notice)
 	own := s.spawnFor(ctx, who)
 	tools := make([]Tool, len(states))
 	for i, t := range states {
@@ -106,10 +107,10 @@ type Switched struct {
 // SwitchTool sets or resets an override, for administrators. It holds at the next call,
 // also in runs that go on.
 func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q SwitchRequest) (out Switched, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return out, err
 	}
-	if err := s.OpenFor(ctx, who); err != nil {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return out, err
 	}
 	o := store.Override{Kind: store.OverrideTool, Name: q.Tool, Enabled: q.Enabled, By: agent.NameOf(who)}
@@ -120,9 +121,9 @@ func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q Swit
 		return out, err
 	}
 	if q.Reset {
-		out.Changed, err = s.store.ResetOverride(ctx, o.Kind, o.Name, o.By)
+		out.Changed, err = s.Env.Store.ResetOverride(ctx, o.Kind, o.Name, o.By)
 	} else {
-		out.Changed, err = s.store.SetOverride(ctx, o)
+		out.Changed, err = s.Env.Store.SetOverride(ctx, o)
 	}
 	if err != nil {
 		return out, err
@@ -143,7 +144,7 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 // tool may have gone since.
 func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
-		overrides, err := s.store.Overrides(ctx, 0)
+		overrides, err := s.Env.Store.Overrides(ctx, 0)
 		if err != nil {
 			return err
 		}
@@ -193,7 +194,7 @@ func (r *ruledTools) add(tool toolcrib.Tool) {
 // rules compiles the rules for these tools, unless they were compiled for the same ones before. Rules
 // name the built-in tools, too.
 func (s *Service) rules(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
-	c := s.Config
+	c := s.Env.Config
 	if len(c.Rules) == 0 {
 		return nil, nil
 	}
@@ -262,15 +263,15 @@ func inFile(c *config.Config, problems celrule.Problems) config.Errors {
 // CheckRules compiles the rules of a configuration that is only looked at: of the tools
 // nothing is used but what they say about themselves.
 func (s *Service) CheckRules() (warnings config.Errors, err error) {
-	if len(s.Config.Rules) == 0 {
+	if len(s.Env.Config.Rules) == 0 {
 		return nil, nil
 	}
 	tools, err := s.describedTools()
 	if err != nil {
 		return nil, err
 	}
-	set, err := compileRules(s.Config, ruledToolsOf(tools))
-	return inFile(s.Config, set.Warnings()), err
+	set, err := compileRules(s.Env.Config, ruledToolsOf(tools))
+	return inFile(s.Env.Config, set.Warnings()), err
 }
 
 // ToolSpecs is what the tools there are say about themselves.
@@ -326,7 +327,7 @@ type RuleUse struct {
 // are gone since, for administrators. If since is not zero, only whole days from then on
 // count.
 func (s *Service) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	if _, err := s.CheckRules(); err != nil {
@@ -336,11 +337,11 @@ func (s *Service) RuleUses(ctx context.Context, who toolcrib.Principal, since ti
 	if !since.IsZero() {
 		day = store.DayOf(since)
 	}
-	counts, err := s.store.RuleCounts(ctx, day)
+	counts, err := s.Env.Store.RuleCounts(ctx, day)
 	if err != nil {
 		return nil, err
 	}
-	uses := configuredRules(s.Config)
+	uses := configuredRules(s.Env.Config)
 	byName := make(map[string]*RuleUse, len(uses))
 	for _, u := range uses {
 		byName[u.Name] = u

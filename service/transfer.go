@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/secret"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -86,7 +87,7 @@ func writeLine(w io.Writer, v any) error {
 // with its hashes, and the results that were kept whole. What only administrators read is
 // left out for others, and such an export cannot be imported.
 func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error {
-	rec, err := s.find(ctx, who, name)
+	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name st
 	}
 	var refs []string
 	end := exportEnd{End: true}
-	for e, err := range s.store.Read(ctx, rec.ID, 0) {
+	for e, err := range s.Env.Store.Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name st
 			Seq: e.Seq, Time: e.Time, Kind: e.Body.EventKind(), Payload: payload,
 			PayloadHash: hex.EncodeToString(e.PayloadHash), Hash: hex.EncodeToString(e.Hash),
 		}
-		if public := journal.Public(e.Body); public != e.Body && !s.ReadsDetails(who) {
+		if public := journal.Public(e.Body); public != e.Body && !s.Env.ReadsDetails(who) {
 			line.Public = true
 			if line.Payload, err = journal.Encode(public); err != nil {
 				return err
@@ -136,7 +137,7 @@ func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name st
 
 func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.RunID, ref string) error {
 	for offset := int64(0); ; {
-		data, size, err := s.store.Range(ctx, run, ref, offset, exportPiece)
+		data, size, err := s.Env.Store.Range(ctx, run, ref, offset, exportPiece)
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.R
 func (s *Service) ImportRun(
 	ctx context.Context, who toolcrib.Principal, r io.Reader,
 ) (run toolcrib.RunID, events int, err error) {
-	by, err := Administrator(who)
+	by, err := env.Administrator(who)
 	if err != nil {
 		return "", 0, err
 	}
@@ -175,7 +176,7 @@ func (s *Service) ImportRun(
 	if _, err := agent.Load(ctx, &kept, in.Run); err != nil {
 		return "", 0, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
-	return in.Run, len(in.Events), s.store.Import(ctx, in)
+	return in.Run, len(in.Events), s.Env.Store.Import(ctx, in)
 }
 
 // ReadExport returns the events of a run that [Service.ExportRun] wrote, if they are whole.
@@ -246,7 +247,7 @@ func (l *exportEvent) event() (e toolcrib.Event, err error) {
 // Backup writes the database, its keys and the stored secrets, as they are at one moment,
 // to one new file, for administrators, and returns its size.
 func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path string) (size int64, err error) {
-	if _, err := Administrator(who); err != nil {
+	if _, err := env.Administrator(who); err != nil {
 		return 0, err
 	}
 	if _, err := os.Lstat(path); err == nil {
@@ -258,11 +259,11 @@ func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path strin
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := store.Backup{At: time.Now().UTC(), Version: version.Version()}
-	if b.Head, err = s.store.Backup(ctx, dir); err != nil {
+	if b.Head, err = s.Env.Store.Backup(ctx, dir); err != nil {
 		return 0, err
 	}
-	names := []string{DatabaseName, KeysName}
-	switch text, err := os.ReadFile(filepath.Join(s.DataDir, secret.FileName)); {
+	names := []string{env.DatabaseName, env.KeysName}
+	switch text, err := os.ReadFile(filepath.Join(s.Env.DataDir, secret.FileName)); {
 	case err == nil:
 		if err := os.WriteFile(filepath.Join(dir, secret.FileName), text, 0o600); err != nil {
 			return 0, err
@@ -290,15 +291,15 @@ func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path strin
 // empty or not exist, and returns of when it is. It is for who owns the folder, in which
 // there is nobody else yet; the store must not be open.
 func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err error) {
-	keys, err := s.KeysFile()
+	keys, err := s.Env.KeysFile()
 	if err != nil {
 		return at, err
 	}
-	if _, err := os.Lstat(keys); err == nil && keys != filepath.Join(s.DataDir, KeysName) {
+	if _, err := os.Lstat(keys); err == nil && keys != filepath.Join(s.Env.DataDir, env.KeysName) {
 		return at, toolcrib.Errorf(toolcrib.CodeConflict,
 			"there is a key file %s, which the configuration names; move it away", keys)
 	}
-	if err := emptyFolder(s.DataDir); err != nil {
+	if err := emptyFolder(s.Env.DataDir); err != nil {
 		return at, err
 	}
 	f, err := os.Open(path)
@@ -306,12 +307,12 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	dir, err := os.MkdirTemp(s.DataDir, ".restore-*")
+	dir, err := os.MkdirTemp(s.Env.DataDir, ".restore-*")
 	if err != nil {
 		return at, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := store.ReadBackup(f, dir, DatabaseName, KeysName, secret.FileName)
+	b, err := store.ReadBackup(f, dir, env.DatabaseName, env.KeysName, secret.FileName)
 	if errors.Is(err, store.ErrBackup) {
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
@@ -322,7 +323,7 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	// The database is last: until it is there, every command refuses the folder.
-	for _, f := range [][2]string{{KeysName, keys}, {secret.FileName, filepath.Join(s.DataDir, secret.FileName)}} {
+	for _, f := range [][2]string{{env.KeysName, keys}, {secret.FileName, filepath.Join(s.Env.DataDir, secret.FileName)}} {
 		text, err := os.ReadFile(filepath.Join(dir, f[0]))
 		missing := errors.Is(err, fs.ErrNotExist) // in the backup
 		if err == nil {
@@ -332,7 +333,7 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 			return at, err
 		}
 	}
-	return b.At, newName(filepath.Join(dir, DatabaseName), filepath.Join(s.DataDir, DatabaseName))
+	return b.At, newName(filepath.Join(dir, env.DatabaseName), filepath.Join(s.Env.DataDir, env.DatabaseName))
 }
 
 // newName gives a file a name that nothing has, where the file system can tell.
@@ -360,7 +361,7 @@ func emptyFolder(dir string) error {
 
 // checkRestored opens what a backup holds, and compares it with its head.
 func checkRestored(ctx context.Context, dir string, head store.Head) (err error) {
-	s, err := sqlite.Open(ctx, filepath.Join(dir, DatabaseName), sqlite.Options{ReadOnly: true})
+	s, err := sqlite.Open(ctx, filepath.Join(dir, env.DatabaseName), sqlite.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

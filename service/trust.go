@@ -18,11 +18,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// TrustStore is the record of the folders that this user trusts.
-func TrustStore() trust.Store { return trust.NewStore(trust.DefaultPath(os.Getenv)) }
 
 // Folder is what a folder brings that steers toolcrib. It counts once a person has looked
 // at exactly that.
@@ -43,7 +41,7 @@ func LookAt(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
 	}
-	trusted := TrustStore()
+	trusted := env.TrustStore()
 	files, err := trusted.Check(dir)
 	if err != nil {
 		return nil, err
@@ -106,7 +104,7 @@ func TrustWritten(path string, content []byte) (*Folder, error) {
 
 // TrustedFolders are the folders that this user trusts.
 func TrustedFolders() ([]Folder, error) {
-	dirs, err := TrustStore().Folders()
+	dirs, err := env.TrustStore().Folders()
 	folders := make([]Folder, len(dirs))
 	for i, dir := range dirs {
 		folders[i] = Folder{Dir: dir, Trusted: true}
@@ -116,7 +114,7 @@ func TrustedFolders() ([]Folder, error) {
 
 // Distrust ends the trust in a folder.
 func Distrust(dir string) (*Folder, error) {
-	err := TrustStore().Revoke(dir)
+	err := env.TrustStore().Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not trusted", dir)
 	}
@@ -141,12 +139,12 @@ func (s *Service) RecordTrust(ctx context.Context, who toolcrib.Principal, kind 
 	if len(changed) == 0 {
 		changed = append(changed, store.FileChanged{Path: f.Dir, Why: why})
 	}
-	err := s.Open(ctx)
+	err := s.Env.Open(ctx)
 	if err == nil {
-		err = s.RecordChanged(ctx, who, kind, changed...)
+		err = s.Env.RecordChanged(ctx, who, kind, changed...)
 	}
 	if err != nil {
-		s.Notice("not recorded in the audit log: " + err.Error())
+		s.Env.Notice("not recorded in the audit log: " + err.Error())
 	}
 }
 
@@ -229,7 +227,7 @@ func difference(c FileChange, before, after []byte) string {
 // or its neighbours, and ends the trust in the folders around it (design.md §7). What was
 // renamed afterwards is only told.
 func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string) {
-	tell := func(format string, args ...any) { s.Alert(fmt.Sprintf(format, args...)) }
+	tell := func(format string, args ...any) { s.Env.Alert(fmt.Sprintf(format, args...)) }
 	if len(aside) > 0 {
 		tell("a command made files that would steer toolcrib or programs beside it; they were renamed: %s", pathTexts(aside))
 	}
@@ -238,7 +236,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	}
 	names := pathTexts(paths)
 	tell("a command changed files that steer toolcrib or programs beside it: %s; review them before you continue", names)
-	folders, err := TrustStore().RevokeAround(paths...)
+	folders, err := env.TrustStore().RevokeAround(paths...)
 	if err != nil {
 		tell("the trust in their folder could not be ended: %v", err)
 	}

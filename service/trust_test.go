@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // A protected file that a command changed is told, and ends the folder's trust.
@@ -19,9 +20,9 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	a := New(Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
+	a := New(env.Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
 	defer a.Close() //nolint:errcheck // of a folder that goes
-	store := TrustStore()
+	store := env.TrustStore()
 	files, err := store.Check(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -42,12 +43,12 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 		q.By = store.UsageByDay
 	}
 	if !slices.Contains(UsageWords(), string(q.By)) {
-		return u, unknownWord("row", string(q.By), UsageWords())
+		return u, env.UnknownWord("row", string(q.By), UsageWords())
 	}
 	if err := q.Check(); err != nil {
 		return u, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
-	if !admin(who) {
+	if !env.Admin(who) {
 		if q.User != "" && q.User != who.User || who.User == "" {
 			return u, toolcrib.Errorf(toolcrib.CodeForbidden, "only administrators see what others use, and %s is not one",
 				who.User)
@@ -62,14 +63,14 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 		u.Until = &q.Until
 	}
 	q.Token = who.Token
-	rows, err := s.store.Usage(ctx, q)
+	rows, err := s.Env.Store.Usage(ctx, q)
 	if err != nil {
 		return u, err
 	}
 	u.Rows = append(u.Rows, rows...)
 	if q.By != store.UsageTotal {
 		q.By = store.UsageTotal
-		rows, err = s.store.Usage(ctx, q)
+		rows, err = s.Env.Store.Usage(ctx, q)
 	}
 	for _, row := range rows {
 		u.Total = row
@@ -84,7 +85,7 @@ const ByBudgets = "budgets"
 // ledger keeps the budgets that the configuration sets, of users over a day and a
 // month (contract §2); nil = none.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
-	c := s.Config
+	c := s.Env.Config
 	list := make([]store.UserBudget, len(c.Budgets))
 	for i, b := range c.Budgets {
 		list[i] = store.UserBudget{
@@ -96,5 +97,5 @@ func (s *Service) ledger() (toolcrib.Ledger, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return s.store.Ledger(list)
+	return s.Env.Store.Ledger(list)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -100,7 +101,7 @@ func (d *Drive) Wait(ctx context.Context) error {
 		}
 	}
 	for {
-		rec, err := d.pool.s.store.Run(ctx, d.run)
+		rec, err := d.pool.s.Env.Store.Run(ctx, d.run)
 		if err != nil || rec.Status.Ended() || rec.Status.Parked() {
 			return err
 		}
@@ -116,7 +117,7 @@ func (d *Drive) Run(ctx context.Context, who toolcrib.Principal) (Run, error) {
 		return Run{}, err
 	}
 	s := d.pool.s
-	if d.state != nil && d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && owns(who, &d.record) {
+	if d.state != nil && d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && env.Owns(who, &d.record) {
 		return s.wholeOf(ctx, who, d.record, d.state).shownTo(who), nil
 	}
 	return s.Run(ctx, who, string(d.run)) // others may have continued it
@@ -294,7 +295,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 		}
 	}
 	later := func(ctx context.Context) error { return lease.Back(ctx, sweepEvery) }
-	rec, err := p.s.store.Run(p.ctx, run)
+	rec, err := p.s.Env.Store.Run(p.ctx, run)
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
 		settle(later)
 		return nil, nil, who
@@ -306,7 +307,7 @@ func (p *Pool) assign(lease queue.Lease) (d *Drive, w *work, who toolcrib.Princi
 		p.mu.Unlock()
 		settle(later)
 		return nil, nil, who
-	case err != nil, rec.Status.Ended(), rec.Driver != p.s.Driver:
+	case err != nil, rec.Status.Ended(), rec.Driver != p.s.Env.Driver:
 		delete(p.waiting, run)
 		if d != nil && d.work == nil {
 			p.drop(d, nil)

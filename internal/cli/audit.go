@@ -182,7 +182,7 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *servi
 // storeOfTrust opens the store of the configuration in effect without asking: a configuration of the
 // current folder only if it is trusted, otherwise the user's own, otherwise the defaults.
 func (a *app) storeOfTrust(ctx context.Context) error {
-	if a.service != nil && a.service.IsOpen() {
+	if a.service != nil && a.service.Env.IsOpen() {
 		return nil
 	}
 	if a.config == nil {
@@ -201,7 +201,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 	}
 	s, err := a.svc()
 	if err == nil {
-		err = s.Open(ctx)
+		err = s.Env.Open(ctx)
 	}
 	return err
 }

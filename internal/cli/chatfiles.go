@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // inWorkspace opens the workspace as a root, which no path or symbolic link can leave. hidden reports
@@ -176,7 +177,7 @@ func (c *chat) customs() (commands map[string]custom, unread []string) {
 			commands[name] = custom{whose: "MCP", does: cmp.Or(p.Description, p.Title), prompt: &p}
 		}
 	}
-	if folders, err := service.TrustStore().Check(cmp.Or(c.workspace, "."), trust.CommandFolders()...); err == nil {
+	if folders, err := env.TrustStore().Check(cmp.Or(c.workspace, "."), trust.CommandFolders()...); err == nil {
 		for _, folder := range folders {
 			if folder.State == trust.Trusted {
 				addCustoms(commands, "project", folder.Content)

@@ -90,10 +90,10 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 // folder.
 func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionFunc {
 	return a.completingKnown(func(c call) ([]string, error) {
-		if _, err := os.Stat(c.Database()); err != nil {
+		if _, err := os.Stat(c.Env.Database()); err != nil {
 			return nil, nil
 		}
-		if err := c.OpenToRead(c); err != nil {
+		if err := c.Env.OpenToRead(c); err != nil {
 			return nil, err
 		}
 		return names(c)
@@ -161,7 +161,7 @@ func ownRemembered(c call) ([]string, error) {
 	return listed(all, func(m store.Remembered) string { return offered(short(m.ID), m.Tool) }, err)
 }
 
-func agentNames(c call) ([]string, error) { return c.Config.AgentNames(), nil }
+func agentNames(c call) ([]string, error) { return c.Env.Config.AgentNames(), nil }
 
 func modelNames(c call) ([]string, error) { return c.ModelNames(), nil }
 
@@ -178,7 +178,7 @@ func groupNames(c call) ([]string, error) {
 }
 
 func secretNames(c call) ([]string, error) {
-	list, err := c.Secrets(c.who)
+	list, err := c.Env.Secrets(c.who)
 	return listed(list, func(s secret.Info) string { return s.Name }, err)
 }
 
@@ -191,21 +191,21 @@ func skillNames(c call) ([]string, error) {
 }
 
 func (a *app) toolNames(c call) ([]string, error) {
-	n, err := a.namesNow(c.Config)
+	n, err := a.namesNow(c.Env.Config)
 	return n.tools, err
 }
 
 func (a *app) toolGroups(c call) ([]string, error) {
-	n, err := a.namesNow(c.Config)
+	n, err := a.namesNow(c.Env.Config)
 	return n.groups, err
 }
 
 func (a *app) toolChoices(c call) ([]string, error) {
-	n, err := a.namesNow(c.Config)
+	n, err := a.namesNow(c.Env.Config)
 	return append([]string{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}, n.tools...), err
 }
 
-func providerNames(c call) ([]string, error) { return c.Config.ProviderNames(), nil }
+func providerNames(c call) ([]string, error) { return c.Env.Config.ProviderNames(), nil }
 
 // namesKnown are the valid names in lists of tools, grants and tokens.
 type namesKnown struct{ tools, groups, agents []string }

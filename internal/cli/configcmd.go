@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 func (a *app) configSchemaCommand(cmd *cobra.Command) {
@@ -225,7 +226,7 @@ func (a *app) trusted(path string, content []byte) error {
 
 // trustedAlready accepts a configuration that its user trusts, without asking.
 func (a *app) trustedAlready(path string, content []byte) error {
-	return service.TrustStore().Require(path, content)
+	return env.TrustStore().Require(path, content)
 }
 
 // confirm asks a yes-or-no question on the terminal. Any answer but yes is no.
@@ -260,7 +261,7 @@ func (a *app) passedOver() {
 	if !standin.Exists(".mcp.json") {
 		return
 	}
-	files, _ := service.TrustStore().Check(".", ".mcp.json") // if the record cannot be read, nothing is trusted
+	files, _ := env.TrustStore().Check(".", ".mcp.json") // if the record cannot be read, nothing is trusted
 	for _, f := range files {
 		switch f.State {
 		case trust.Absent, trust.Trusted:
@@ -284,7 +285,7 @@ func (a *app) svc() (*service.Service, error) {
 		a.service = a.newService(c, dir)
 		a.closers = append(a.closers, a.service)
 	}
-	if a.service.Config != c {
+	if a.service.Env.Config != c {
 		a.service = a.service.Under(c)
 	}
 	a.api = a.service
@@ -292,7 +293,7 @@ func (a *app) svc() (*service.Service, error) {
 }
 
 func (a *app) newService(c *config.Config, dir string) *service.Service {
-	o := service.Options{
+	o := env.Options{
 		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
 		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert,
 		OllamaAt: a.ollamaAt, Observe: a.observe,

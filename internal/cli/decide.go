@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // decideFlags are the flags of the commands that decide.
@@ -240,7 +241,7 @@ func (a *app) decided(
 	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, d *service.Decision,
 	f *decideFlags,
 ) error {
-	servers := v.Driver() == service.DriverServer // the server continues it
+	servers := v.Driver() == env.DriverServer // the server continues it
 	switch {
 	case f.json && f.resume && !servers:
 	case f.json:
@@ -265,7 +266,7 @@ func (a *app) decided(
 		} else if servers {
 			fmt.Fprintln(a.out, a.toContinue(v.Driver(), v.Run))
 		} else if !f.resume {
-			if !service.Visible(who, v.User) {
+			if !env.Visible(who, v.User) {
 				fmt.Fprintf(a.out, "%s can continue the run: ", guard.Visible(v.User))
 			}
 			fmt.Fprintf(a.out, "%s runs resume %s\n", a.self(), short(v.Run))

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // finding is one result of doctor.
@@ -209,7 +210,7 @@ func (a *app) configFinding(c *config.Config, source config.Source, err error) f
 
 func (a *app) trustFinding(source config.Source) (f finding, usable bool) {
 	f = finding{Check: "trust", OK: true, Detail: "nothing in this folder needs trust"}
-	store := service.TrustStore()
+	store := env.TrustStore()
 	files, err := store.Check(".")
 	if err != nil {
 		f = finding{Check: "trust", Detail: err.Error(), Fix: "fix or remove " + store.Path()}

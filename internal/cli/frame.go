@@ -42,7 +42,7 @@ func (a *app) knowing(ctx context.Context) (*service.Service, toolcrib.Principal
 func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	s, who, err := a.knowing(ctx)
 	if err == nil {
-		err = s.OpenToRead(ctx)
+		err = s.Env.OpenToRead(ctx)
 	}
 	return s, who, err
 }
@@ -51,7 +51,7 @@ func (a *app) reading(ctx context.Context) (*service.Service, toolcrib.Principal
 func (a *app) changing(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
 	s, who, err := a.knowing(ctx)
 	if err == nil {
-		err = s.OpenFor(ctx, who)
+		err = s.Env.OpenFor(ctx, who)
 	}
 	return s, who, err
 }

@@ -24,7 +24,7 @@ import (
 // standard error receives warnings and errors, and everything at level debug or on a server. A notice
 // that people see anyway is not also logged to their terminal.
 func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
-	c, mask := a.service.Config, a.mask()
+	c, mask := a.service.Env.Config, a.mask()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return nil, usagef("log.level: %v", err)
@@ -126,7 +126,7 @@ func (a *app) observe(j toolcrib.Journal) toolcrib.Journal {
 
 // openTraces starts to send traces. It returns nil if traces are not enabled.
 func (a *app) openTraces() (*telemetry.Traces, error) {
-	c := a.service.Config.Telemetry
+	c := a.service.Env.Config.Telemetry
 	endpoint, err := c.OTLP.Resolve(a.resolver())
 	if err != nil {
 		return nil, err

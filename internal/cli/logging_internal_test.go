@@ -9,13 +9,14 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // Only what people are told anyway is left out of the log before their eyes, and not what speaks of it.
 func TestLogger_Told(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		c := &config.Config{Log: config.Log{Level: "info", Format: format}}
-		a := &app{config: c, service: service.New(service.Options{Config: c})}
+		a := &app{config: c, service: service.New(env.Options{Config: c})}
 		var b bytes.Buffer
 		log, err := a.logger(&b, true)
 		if err != nil {

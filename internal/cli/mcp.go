@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 func (a *app) mcpListCommand(cmd *cobra.Command) {
@@ -96,7 +97,7 @@ func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
 	case r.Server.Unlooked == 0 || c.json:
 		return nil
 	case a.inTerminal && a.errTerminal:
-		if _, err := service.Administrator(c.who); err != nil {
+		if _, err := env.Administrator(c.who); err != nil {
 			return err
 		}
 		question := fmt.Sprintf("Offer the tools of %s as they are now?", guard.Visible(name))

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // mcpAdded is the result for one server in the form of --json.
@@ -188,7 +189,7 @@ func environmentOf(e *config.MCPEntry) (names []string) {
 // and must not get access to a value stored for another purpose.
 func notStored(c call, names []string) error {
 	for _, name := range names {
-		if _, err := c.Secret(name); !errors.Is(err, toolcrib.ErrNotFound) {
+		if _, err := c.Env.Secret(name); !errors.Is(err, toolcrib.ErrNotFound) {
 			return fmt.Errorf("it would get the secret %s, which is stored already; if it should, write it into the "+
 				"configuration yourself", name)
 		}
@@ -234,7 +235,7 @@ func (a *app) mcpRemoveCommand(cmd *cobra.Command) {
 // configuration requires trust, it is trusted as with init, because its user has just given its
 // content.
 func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, error)) error {
-	if _, err := service.Administrator(c.who); err != nil {
+	if _, err := env.Administrator(c.who); err != nil {
 		return err
 	}
 	file := config.Find(a.configFlag, os.Getenv).Path

@@ -186,7 +186,7 @@ func (a *app) secretSetCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		info, err := c.SetSecret(c, c.who, name, value)
+		info, err := c.Env.SetSecret(c, c.who, name, value)
 		switch n := len(bytes.TrimSpace(value)); {
 		case err != nil:
 		case n < guard.MinSecretBytes:
@@ -260,13 +260,13 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 
 func (a *app) secretListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.reading, "SECRET|CREATED|CHANGED",
-		func(c call) ([]secret.Info, error) { return c.Secrets(c.who) },
+		func(c call) ([]secret.Info, error) { return c.Env.Secrets(c.who) },
 		func(s *secret.Info) []string { return []string{s.Name, day(s.Created), day(s.Changed)} })
 }
 
 func (a *app) secretRemoveCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
-		info, err := c.RemoveSecret(c, c.who, c.args[0])
+		info, err := c.Env.RemoveSecret(c, c.who, c.args[0])
 		return info, func() { a.says(c.args[0], "removed") }, noSuch("secret", err, c.args[0])
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
@@ -50,12 +51,12 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		if _, err := service.Administrator(who); err != nil {
+		if _, err := env.Administrator(who); err != nil {
 			return err
 		}
 		// Remote users are not asked on this terminal, and see no paths
-		s.Driver, s.Confirm, s.Self = service.DriverServer, nil, program()
-		if err := s.OpenFor(cmd.Context(), who); err != nil {
+		s.Env.Driver, s.Env.Confirm, s.Env.Self = env.DriverServer, nil, program()
+		if err := s.Env.OpenFor(cmd.Context(), who); err != nil {
 			return err
 		}
 		a.operates = true
@@ -65,9 +66,9 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		}
 		slog.SetDefault(log) // for libraries
 		a.metrics = telemetry.NewMetrics(version.Version())
-		s.Log = func() (*slog.Logger, error) { return log, nil }
-		s.Notice = func(text string) { log.Info(a.mask().Mask(text)) }
-		c := s.Config
+		s.Env.Log = func() (*slog.Logger, error) { return log, nil }
+		s.Env.Notice = func(text string) { log.Info(a.mask().Mask(text)) }
+		c := s.Env.Config
 		if listen == "" {
 			if listen, err = c.Listen.Resolve(a.resolver()); err != nil {
 				return err
@@ -100,7 +101,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if cert != "" {
 			scheme = "https"
 		}
-		s.TellNoSandbox(s.Once(func(text string) { log.Warn(text) }))
+		s.TellNoSandbox(s.Env.Once(func(text string) { log.Warn(text) }))
 		a.announce(log, fmt.Sprintf("toolcrib listens on %s://%s", scheme, l.Addr()))
 		watching, unwatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup
@@ -124,7 +125,7 @@ func listening(address string, err error) error {
 
 // announce writes to standard error, in the form of the log if that is where the log goes.
 func (a *app) announce(log *slog.Logger, text string) {
-	if c := &a.service.Config.Log; c.Format == "json" && c.File.IsEmpty() && !a.errTerminal {
+	if c := &a.service.Env.Config.Log; c.Format == "json" && c.File.IsEmpty() && !a.errTerminal {
 		log.Info(text)
 		return
 	}
@@ -147,7 +148,7 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 		fmt.Fprintln(a.out, token)
 		return nil
 	}
-	path := filepath.Join(s.DataDir, firstToken)
+	path := filepath.Join(s.Env.DataDir, firstToken)
 	if err := safefile.Replace(path, firstToken+"-", []byte(token+"\n")); err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ type reloading struct {
 func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	source := r.s.Source
+	source := r.s.Env.Source
 	last := stateOf(source.Path)
 	for loaded := last; ; {
 		select {
@@ -214,11 +215,11 @@ func stateOf(path string) (s fileState) {
 // reload reads the configuration and applies it if it has no errors. asked is set if an operator
 // expects an answer in the log.
 func (r *reloading) reload(ctx context.Context, asked bool) {
-	c, err := config.Load(r.s.Source, r.a.trustedAlready)
-	was := r.s.Current().Config
+	c, err := config.Load(r.s.Env.Source, r.a.trustedAlready)
+	was := r.s.Current().Env.Config
 	if err == nil && c.Hash() == was.Hash() {
 		if asked {
-			r.log.Info("the configuration has not changed", "file", r.s.Source.Path)
+			r.log.Info("the configuration has not changed", "file", r.s.Env.Source.Path)
 		}
 		r.a.metrics.Reloaded(true)
 		return
@@ -235,12 +236,12 @@ func (r *reloading) reload(ctx context.Context, asked bool) {
 	switch {
 	case errors.As(err, &untrusted):
 		r.log.Error("the changed configuration is not trusted, and does not count; the one before stays in effect",
-			"file", r.s.Source.Path, "do", "toolcrib trust")
+			"file", r.s.Env.Source.Path, "do", "toolcrib trust")
 	case err != nil:
 		r.log.Error("the changed configuration is rejected as a whole; the one before stays in effect",
-			"file", r.s.Source.Path, "error", r.a.mask().Mask(err.Error()))
+			"file", r.s.Env.Source.Path, "error", r.a.mask().Mask(err.Error()))
 	default:
-		r.log.Info("the configuration was reloaded", "file", r.s.Source.Path, "hash", c.Hash())
+		r.log.Info("the configuration was reloaded", "file", r.s.Env.Source.Path, "hash", c.Hash())
 	}
 }
 
@@ -254,7 +255,7 @@ func (r *reloading) check(c *config.Config) error {
 	case len(wrong) > 0:
 		return wrong
 	}
-	if fixed := r.s.Config.NeedRestart(c); len(fixed) > 0 {
+	if fixed := r.s.Env.Config.NeedRestart(c); len(fixed) > 0 {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%s cannot change while the server runs; restart it",
 			strings.Join(fixed, ", "))
 	}

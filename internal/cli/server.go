@@ -173,5 +173,5 @@ func (a *app) place() string {
 	if a.remote != nil {
 		return a.remote.URL()
 	}
-	return inHome(a.service.DataDir)
+	return inHome(a.service.Env.DataDir)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
@@ -255,7 +256,7 @@ func (a *app) approveSkill(
 		return false, err
 	}
 	if digest != "" || ask {
-		_, err := service.Administrator(who)
+		_, err := env.Administrator(who)
 		if err != nil && !ask {
 			return false, err
 		}

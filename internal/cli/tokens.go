@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -363,7 +364,7 @@ func (a *app) tokenFrom(in io.Reader) (string, error) {
 func (a *app) administering(ctx context.Context) (toolcrib.Principal, error) {
 	who, err := a.principal(ctx)
 	if err == nil {
-		_, err = service.Administrator(who)
+		_, err = env.Administrator(who)
 	}
 	return who, err
 }
@@ -378,5 +379,5 @@ func (s lazySecrets) Secret(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return kept.Secret(name)
+	return kept.Env.Secret(name)
 }

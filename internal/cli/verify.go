@@ -149,7 +149,7 @@ func (a *app) verify(c call, f *verifyFlags) error {
 
 // adopt opens the store and accepts its current state once the administrator agrees.
 func (a *app) adopt(ctx context.Context, yes bool) error {
-	if a.service != nil && a.service.IsOpen() { // it was opened to determine the principal
+	if a.service != nil && a.service.Env.IsOpen() { // it was opened to determine the principal
 		return usagef("--adopt: cannot be combined with --as")
 	}
 	who, err := a.administering(ctx)
@@ -160,7 +160,7 @@ func (a *app) adopt(ctx context.Context, yes bool) error {
 		err = a.sure(yes, "Accept what is stored as it is? What it was before cannot be checked.", "nothing was accepted")
 	}
 	if err == nil {
-		err = a.service.Adopt(ctx, who)
+		err = a.service.Env.Adopt(ctx, who)
 	}
 	if err == nil {
 		err = a.service.AcceptDamage(ctx, who)
@@ -269,14 +269,14 @@ func (a *app) keysIfAny() (*store.Keys, error) {
 		a.notice("the configuration is not used here: %v", err)
 		return nil, nil
 	}
-	path, err := a.service.KeysFile()
+	path, err := a.service.Env.KeysFile()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return a.service.Keys()
+	return a.service.Env.Keys()
 }
 
 func (a *app) backupCommand(cmd *cobra.Command) {
@@ -326,7 +326,7 @@ func (a *app) restoreCommand(cmd *cobra.Command) {
 }
 
 func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error) {
-	if a.service != nil && a.service.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
+	if a.service != nil && a.service.Env.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
 		return usagef("restore: cannot be combined with --as or --token-file; it is for the owner of the data folder")
 	}
 	s, err := a.svc()
@@ -350,9 +350,10 @@ func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error)
 		if slices.ContainsFunc(found, func(v service.Checked) bool { return !v.OK }) {
 			failed = silent(exitFailed)
 		}
-		return cmp.Or(printJSON(a.out, map[string]any{"data_dir": s.DataDir, "backup_at": at, "checks": found}, true), failed)
+		return cmp.Or(printJSON(a.out,
+			map[string]any{"data_dir": s.Env.DataDir, "backup_at": at, "checks": found}, true), failed)
 	}
-	a.says(s.DataDir, "as it was on "+at.Local().Format(time.DateTime))
+	a.says(s.Env.DataDir, "as it was on "+at.Local().Format(time.DateTime))
 	return a.tellChecked(found, false, a.out)
 }
 

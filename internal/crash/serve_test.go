@@ -31,6 +31,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -66,8 +67,8 @@ func (o *houseOrder) serve() error {
 		return err
 	}
 	var appends atomic.Int64
-	s.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
-	if err := s.Open(ctx); err != nil {
+	s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
+	if err := s.Env.Open(ctx); err != nil {
 		return err
 	}
 	h, err := server.New(server.Options{Service: s, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Version: "test"})
@@ -87,8 +88,8 @@ func houseService(dir string) (*service.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return service.New(service.Options{
-		Config: c, DataDir: filepath.Join(dir, "data"), Driver: service.DriverServer, Lease: houseLease,
+	return service.New(env.Options{
+		Config: c, DataDir: filepath.Join(dir, "data"), Driver: env.DriverServer, Lease: houseLease,
 		NoSandbox: func() string { return "" },
 	}), nil
 }
@@ -175,7 +176,7 @@ server: {auth: none}
 		t.Fatal(err)
 	}
 	me := toolcrib.Principal{User: person, Admin: true}
-	if err = s.Open(t.Context()); err == nil {
+	if err = s.Env.Open(t.Context()); err == nil {
 		var r *service.MCPReview
 		if r, err = s.ReviewMCP(t.Context(), me, "town"); err == nil {
 			err = s.AcceptMCP(t.Context(), me, r, r.Digest)
@@ -359,7 +360,7 @@ func (w *town) resume(h *house) {
 // verify looks into the journals, when no server is left.
 func (w *town) verify() (problems []string) {
 	ctx := context.WithoutCancel(w.patient)
-	st, err := openStore(ctx, filepath.Join(w.dir, "data", service.DatabaseName))
+	st, err := openStore(ctx, filepath.Join(w.dir, "data", env.DatabaseName))
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/client"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // troubles are what keeps servers from their database for a while. Each begins its trouble in a data
@@ -37,7 +37,7 @@ var troubles = map[string]func(t *testing.T, data string) (over func() error, er
 		return func() error { return os.Remove(ballast) }, nil
 	},
 	"database locked": func(t *testing.T, data string) (func() error, error) {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(data, service.DatabaseName)+"?_pragma=busy_timeout(60000)")
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(data, env.DatabaseName)+"?_pragma=busy_timeout(60000)")
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ var troubles = map[string]func(t *testing.T, data string) (over func() error, er
 	"database gone": func(_ *testing.T, data string) (func() error, error) {
 		move := func(from, to string, ends ...string) (err error) {
 			for _, end := range ends {
-				path := filepath.Join(data, service.DatabaseName)
+				path := filepath.Join(data, env.DatabaseName)
 				err = errors.Join(err, os.Rename(path+from+end, path+to+end))
 			}
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // call executes a call.
@@ -207,7 +208,7 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 	case out.Waits != nil:
 		id, resumer := out.Waits.ApprovalID, s.Self
 		if s.ByItself {
-			resumer = service.Resumer(service.DriverServer, s.Self)
+			resumer = service.Resumer(env.DriverServer, s.Self)
 		}
 		what, commands := service.WayOn(s.Self, resumer, out.Run, out.Waits, false)
 		for i := range commands {

@@ -313,7 +313,7 @@ func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk
 	}
 	serving.Within(h.Pool)
 	d.Server = New(Options{
-		Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Mask.Mask, Log: h.Log, ByItself: true, Session: d.key,
+		Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Env.Mask.Mask, Log: h.Log, ByItself: true, Session: d.key,
 	})
 	d.begin(h.ctx)
 	err = sdk.AddReceivingCustomMethod(d.sdk, unknown,

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // crib is a data folder, a workspace and a server for one client.
@@ -59,7 +60,7 @@ func stock(t testing.TB, yaml string) *crib {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(service.Options{Config: c, Source: source, DataDir: filepath.Join(home, "data"), Driver: "cli"})
+	s := service.New(env.Options{Config: c, Source: source, DataDir: filepath.Join(home, "data"), Driver: "cli"})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

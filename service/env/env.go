@@ -1,0 +1,254 @@
+// Package env is what every operation on a data folder needs, whatever it does: the configuration, the store as the
+// principal may see it, secrets and their mask, notices, and the audit log. The packages of the service stand on it
+// and not on each other's state.
+package env
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/toolcrib/toolcrib/tool/shell"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// Env is what every operation of a data folder needs: its configuration, its store and secrets, the mask, and
+// where notices go. It may be used by several goroutines once its store is open.
+type Env struct {
+	Options
+	*folder
+
+	recording sync.Mutex
+	recorded  bool // the system journal is known to have the configuration; under recording
+
+	findingKeys sync.Once
+	modelKeys   []config.Value // keys that the models of the configuration may have
+}
+
+// folder is shared by all Envs of one data folder.
+type folder struct {
+	Store store.Store // nil until it is opened
+
+	noticing sync.Mutex // held while a notice of [Env.Serial] is passed on
+	mu       sync.Mutex
+	noticed  map[string]bool // the texts that [Env.Once] has passed on; under mu
+}
+
+// Options configure an [Env].
+type Options struct {
+	// Config is the configuration in effect. If nil, the default one is used.
+	Config *config.Config
+	// DataDir is the absolute path of the data folder.
+	DataDir string
+	// Mask learns every secret that is found. If nil, a new one is made.
+	Mask *guard.Masker
+
+	// Driver names the kind of process that drives runs (RunRecord.Driver).
+	Driver string
+	// Self begins the command lines in hints. If empty, it is toolcrib.
+	Self string
+	// SelfHere begins the command lines in notifications, which say where on this machine the data is.
+	// If empty, it is Self.
+	SelfHere string
+	// Log returns the operator's log. If nil, nothing is logged.
+	Log func() (*slog.Logger, error)
+	// Notice is called with messages for a person that do not end anything. If nil, they are dropped.
+	Notice func(text string)
+	// Alert is called with messages that a person must read before they continue. If nil, Notice is called.
+	Alert func(text string)
+	// Confirm asks a person a yes-or-no question. If nil, there is nobody to ask.
+	Confirm func(question string) bool
+	// OllamaAt is where to look for an Ollama that is not configured. If empty, at its usual address.
+	OllamaAt string
+	// Source is where Config was found.
+	Source config.Source
+	// Started is when the process started.
+	Started time.Time
+	// Observe wraps the journal that runs are driven with, to see what is appended. If nil, it is used as it is.
+	Observe func(toolcrib.Journal) toolcrib.Journal
+	// Lease is how long a worker of a pool keeps its run without renewing it. If 0, 4 seconds.
+	Lease time.Duration
+	// NoSandbox returns why programs run without a sandbox, or "" if they have one. If nil, it is looked up on this
+	// machine.
+	NoSandbox func() string
+}
+
+// DriverServer is the [Options].Driver of a server.
+const DriverServer = "server"
+
+// OverrideAge is how long a gate uses the tool switches and the pins of MCP servers that it has read. A change by
+// another process applies after that time at the latest, one by this process at once.
+const OverrideAge = 500 * time.Millisecond
+
+// New returns an Env whose store is not open yet; much works without one.
+func New(o Options) *Env {
+	if o.Config == nil {
+		o.Config = config.Default()
+	}
+	o.Self = cmp.Or(o.Self, "toolcrib")
+	o.SelfHere = cmp.Or(o.SelfHere, o.Self)
+	if o.Mask == nil {
+		o.Mask = guard.NewMasker()
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	if o.Alert == nil {
+		o.Alert = o.Notice
+	}
+	if o.NoSandbox == nil {
+		o.NoSandbox = shell.Problem
+	}
+	return &Env{Options: o, folder: &folder{}}
+}
+
+// Under returns an Env of the same data folder under another configuration.
+func (e *Env) Under(c *config.Config) *Env {
+	other := &Env{Options: e.Options, folder: e.folder}
+	other.Config = c
+	return other
+}
+
+// Close closes the store if it is open.
+func (e *Env) Close() error {
+	if e.Store == nil {
+		return nil
+	}
+	return e.Store.Close()
+}
+
+// DatabaseName is the name of the database file in the data folder.
+const DatabaseName = "toolcrib.db"
+
+// Open opens the store if it is not open yet, and creates the database at its first use.
+func (e *Env) Open(ctx context.Context) error { return e.open(ctx, sqlite.Options{}) }
+
+// Adopt opens the store even if its keys do not match, and records who accepted that.
+func (e *Env) Adopt(ctx context.Context, who toolcrib.Principal) error {
+	by, err := Administrator(who)
+	if err != nil {
+		return err
+	}
+	return e.open(ctx, sqlite.Options{AdoptBy: by})
+}
+
+func (e *Env) open(ctx context.Context, o sqlite.Options) (err error) {
+	if err := e.Supported(); err != nil || e.Store != nil {
+		return err
+	}
+	if o.Keys, err = e.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
+		return err
+	}
+	path := e.Database()
+	opened, err := sqlite.Open(ctx, path, o)
+	if errors.Is(err, store.ErrUnavailable) { // SQLite says no more of a folder that cannot be written
+		if no := Writable(e.DataDir); errors.Is(no, syscall.EROFS) || errors.Is(no, fs.ErrPermission) {
+			err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
+		}
+	}
+	if errors.Is(err, store.ErrKeys) {
+		err = fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
+	}
+	if err != nil {
+		return err
+	}
+	e.Store = opened
+	return nil
+}
+
+// OpenFor opens the store for an operation of who. A changed configuration is recorded before.
+func (e *Env) OpenFor(ctx context.Context, who toolcrib.Principal) error {
+	if err := e.Open(ctx); err != nil {
+		return err
+	}
+	return e.recordConfiguration(ctx, who)
+}
+
+// OpenToRead opens the store for reading, even if it is read-only, damaged or on a full disk.
+func (e *Env) OpenToRead(ctx context.Context) error {
+	err := e.Open(ctx)
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
+		if again := e.open(ctx, sqlite.Options{ReadOnly: true}); !errors.Is(again, store.ErrReadOnly) {
+			err = again // a database without tables is no news
+		}
+	}
+	return err
+}
+
+// IsOpen reports whether the store is open.
+func (e *Env) IsOpen() bool { return e.Store != nil }
+
+// Database returns the path of the database file.
+func (e *Env) Database() string { return filepath.Join(e.DataDir, DatabaseName) }
+
+// recordConfiguration records in the system journal that the configuration in effect has changed since the last
+// operation.
+func (e *Env) recordConfiguration(ctx context.Context, who toolcrib.Principal) error {
+	e.recording.Lock()
+	defer e.recording.Unlock()
+	if e.recorded || e.Config.Hash() == "" {
+		return nil
+	}
+	path, err := filepath.Abs(e.Config.File())
+	if err != nil {
+		return err
+	}
+	last, err := e.Store.LastChanged(ctx, store.SystemConfigChanged, path)
+	if err != nil {
+		return err
+	}
+	if last.Hash != e.Config.Hash() {
+		err := e.RecordChanged(ctx, who, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: e.Config.Hash()})
+		if errors.Is(err, store.ErrReadOnly) {
+			return nil // whatever is to be changed will fail by itself
+		}
+		if err != nil {
+			return fmt.Errorf("the configuration has changed, and this cannot be recorded, so nothing was done: %w", err)
+		}
+	}
+	e.recorded = true
+	return nil
+}
+
+// BadRequestf returns an error with the code bad_request.
+func BadRequestf(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
+}
+
+// Writable returns an error unless this user can write in a folder.
+func Writable(dir string) error {
+	probe, err := os.CreateTemp(dir, ".toolcrib-doctor-*")
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", dir, errors.Unwrap(err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// Supported returns an error if the configuration has settings that this version cannot honor.
+func (e *Env) Supported() error {
+	if refused, _ := e.Config.Unsupported(); len(refused) > 0 {
+		return BadRequestf("%v", refused)
+	}
+	return nil
+}
+
+// TellIgnored reports settings that this version ignores.
+func (e *Env) TellIgnored(tell func(string)) {
+	_, ignored := e.Config.Unsupported()
+	for _, problem := range ignored {
+		tell(problem.Error())
+	}
+}
