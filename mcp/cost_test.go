@@ -12,6 +12,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -95,11 +96,7 @@ func TestServer_FloodsAtAnAddress(t *testing.T) {
 	defer h.Close() // waits for the floods
 	defer close(stop)
 	c := start(t, mcp.Server{Name: "srv", URL: h.URL}, mcp.Options{})
-	for end := time.Now().Add(patience); c.State().Starts < 2; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is let to flood: %+v", c.State())
-		}
-	}
+	waittest.Until(t, "it is started again", func() bool { return c.State().Starts > 1 })
 	t.Logf("%+v", c.State())
 }
 

@@ -23,6 +23,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -69,15 +70,10 @@ func callOf(ctx context.Context, c *mcp.Client, name, arguments string) (toolcri
 // nothing but that.
 func works(t *testing.T, c *mcp.Client) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	waittest.Until(t, "it echoes", func() bool {
 		out, err := callOf(t.Context(), c, "srv__echo", `{"a":1}`)
-		if err == nil && out.Text == `{"a":1}` {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("echo: %+v, %v; %+v", out, err, c.State())
-		}
-	}
+		return err == nil && out.Text == `{"a":1}`
+	})
 }
 
 func TestServer_OnStandardInput(t *testing.T) {

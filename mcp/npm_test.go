@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/npmtest"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -76,16 +76,13 @@ func overHTTP(t *testing.T, s mcp.Server, transport string) mcp.Server {
 		_ = cmd.Wait()
 	})
 	at := fmt.Sprintf("127.0.0.1:%d", port)
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	waittest.Until(t, "it listens", func() bool {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()
-			break
 		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 	path := map[string]string{"sse": "/sse", "streamableHttp": "/mcp"}[transport]
 	return mcp.Server{Name: "srv", URL: "http://" + at + path, SSE: transport == "sse"}
 }
@@ -134,11 +131,11 @@ func everything(t *testing.T, c *mcp.Client) {
 		"trigger-url-elicitation":     {`true`, `true`},
 	} {
 		var tool toolcrib.Tool
-		for end := time.Now().Add(patience); tool == nil; time.Sleep(20 * time.Millisecond) {
-			if tool, err = toolOf(c, "srv__"+name); err != nil && time.Now().After(end) {
-				t.Fatal(err) // it is listed once the server knows what the client can do
-			}
-		}
+		// It is listed once the server knows what the client can do.
+		waittest.Until(t, name+" is listed", func() bool {
+			tool, err = toolOf(c, "srv__"+name)
+			return err == nil
+		})
 		p := &person{t: t, answers: answers}
 		out, err := tool.Call(t.Context(), toolcrib.Call{
 			Run: "run_1", Arguments: json.RawMessage(`{"url":"https://id.example/","errorPath":true,"message":"Sign in."}`), Invoke: p.invoke,

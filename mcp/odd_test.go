@@ -19,6 +19,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -172,15 +173,10 @@ func TestServer_OddAnswers(t *testing.T) {
 		if err == nil && len(out.JSON) > 0 && !json.Valid(out.JSON) {
 			t.Errorf("%s: %+v", name, out)
 		}
-		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // it may be started again
+		waittest.Until(t, "it answers after "+name, func() bool { // it may be started again
 			out, err := callOf(t.Context(), c, "srv__nobody", `{}`)
-			if err == nil && out.Text == "right" {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("after %s: %+v, %v", name, out, err)
-			}
-		}
+			return err == nil && out.Text == "right"
+		})
 	}
 	for name, want := range map[string]string{"twice": "first", "nobody": "right"} {
 		for range 3 {
@@ -247,7 +243,25 @@ func TestServer_WithManyTools(t *testing.T) {
 }
 
 func TestServer_ThatSleepsOnStart(t *testing.T) {
-	c := start(t, program("slow"), mcp.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	woken := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			err = conn.Close()
+		}
+		woken <- err
+	}()
+	s := program("slow")
+	s.Env["WAKE"] = l.Addr().String()
+	c := start(t, s, mcp.Options{})
+	if err := <-woken; err != nil {
+		t.Fatal(err)
+	}
 	if got := c.State(); !got.Running || got.Starts != 1 {
 		t.Errorf("state = %+v", got)
 	}
@@ -367,17 +381,11 @@ func (m *mortal) start() {
 		})
 	h := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
 	var l net.Listener
-	var err error
-	for range 100 { // the address may not be free at once
-		if l, err = net.Listen("tcp", m.address); err == nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		m.t.Error(err)
-		return
-	}
+	waittest.Until(m.t, "the address is free", func() (free bool) {
+		var err error
+		l, err = net.Listen("tcp", m.address)
+		return err == nil
+	})
 	m.address = l.Addr().String()
 	server := &http.Server{}
 	m.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
@@ -66,8 +68,12 @@ func TestMain(m *testing.M) {
 		pagesServer()
 	case "flood-late", "flood-escaped":
 		floodServer(mode)
-	case "slow":
-		time.Sleep(300 * time.Millisecond)
+	case "slow": // it starts when the test lets it
+		conn, err := net.Dial("tcp", os.Getenv("WAKE"))
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = conn.Read(make([]byte, 1))
 		oldServer()
 	default:
 		if mode == "noisy" {
@@ -274,11 +280,7 @@ func gone(t *testing.T, pids ...string) {
 		if _, err := strconv.Atoi(pid); err != nil {
 			t.Fatalf("%q is no process", pid)
 		}
-		for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("process %s still runs", pid)
-			}
-		}
+		waittest.Until(t, "process "+pid+" ends", func() bool { return !alive(pid) })
 	}
 }
 

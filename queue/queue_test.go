@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/queue"
 )
 
@@ -55,15 +57,13 @@ func taken(t *testing.T, q queue.Queue, want toolcrib.RunID) queue.Lease {
 // depth waits until so many runs wait in the queue: the stream counts one a moment after it was put.
 func depth(t *testing.T, q queue.Queue, want int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	waittest.Until(t, fmt.Sprintf("%d runs wait in the queue", want), func() bool {
 		got, err := q.Depth(t.Context())
-		if err == nil && got == want {
-			return
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("%d runs wait in the queue, error %v, want %d", got, err, want)
-		}
-	}
+		return got == want
+	})
 }
 
 // A run is in the queue once, until its worker is done with it.
@@ -121,6 +121,18 @@ func TestQueue_Lease(t *testing.T) {
 	}
 }
 
+// listened is a context that reports when something waits for its end.
+type listened struct {
+	context.Context
+	once  sync.Once
+	heard chan struct{}
+}
+
+func (c *listened) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.heard) })
+	return c.Context.Done()
+}
+
 // A queue that is closed says so, to those who wait too, and leaves nothing behind.
 func TestQueue_Closed(t *testing.T) {
 	here := goleak.IgnoreCurrent()
@@ -131,11 +143,12 @@ func TestQueue_Closed(t *testing.T) {
 	put(t, q, "run_A", true)
 	l := taken(t, q, "run_A")
 	waiting := make(chan error)
+	ctx := &listened{Context: context.Background(), heard: make(chan struct{})}
 	go func() {
-		_, err := q.Take(context.Background())
+		_, err := q.Take(ctx)
 		waiting <- err
 	}()
-	time.Sleep(50 * time.Millisecond)
+	<-ctx.heard
 	q.Close()
 	_, put := q.Put(t.Context(), "run_B")
 	_, depth := q.Depth(t.Context())

@@ -12,6 +12,13 @@ func (s *Server) Crowd(n int) {
 	s.crowd.most = n
 }
 
+// Connections returns how many connections the server has.
+func (s *Server) Connections() int {
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
+	return len(s.crowd.all)
+}
+
 // MaxBodies is how many requests of a user may be on their way, and Bodies counts them.
 const MaxBodies = maxBodies
 

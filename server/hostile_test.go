@@ -308,11 +308,7 @@ func TestHalfBodies(t *testing.T) {
 	}
 	becomes := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); h.server.Bodies("ann") != n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d requests are waited for, want %d", h.server.Bodies("ann"), n)
-			}
-		}
+		h.eventually(fmt.Sprintf("%d requests are waited for", n), func() bool { return h.server.Bodies("ann") == n })
 	}
 	var all []net.Conn
 	for range server.MaxBodies {

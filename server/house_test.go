@@ -24,6 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -271,6 +272,20 @@ func (h *house) token(user string, scope access.Scope) string {
 	return t.Token
 }
 
+// expired returns a token of a user that has expired.
+func (h *house) expired(user string) string {
+	h.t.Helper()
+	t, err := h.service.CreateToken(h.t.Context(), root, service.TokenRequest{User: user, TTL: time.Second, Via: "api"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.eventually("the token expires", func() bool {
+		_, err := h.service.CheckToken(h.t.Context(), root, t.Token)
+		return toolcrib.CodeOf(err) == toolcrib.CodeTokenExpired
+	})
+	return t.Token
+}
+
 var (
 	signIn = access.Scope{SignIn: true}
 	quiet  = slog.New(slog.DiscardHandler)
@@ -455,9 +470,5 @@ func names(all []event) string {
 // eventually waits until something is so.
 func (h *house) eventually(what string, is func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("it never came to: %s", what)
-		}
-	}
+	waittest.Until(h.t, what, is)
 }

@@ -407,7 +407,7 @@ func TestMCP_Closed(t *testing.T) {
 				return
 			}
 			<-left
-			time.Sleep(200 * time.Millisecond)
+			h.connected(0) // the server knows that the client has left
 			if !is("running")() {
 				t.Fatalf("%+v", runs().Runs)
 			}
@@ -537,15 +537,11 @@ func TestMCP_RunsAreBounded(t *testing.T) {
 func TestMCP_Authorization(t *testing.T) {
 	h := open(t, "server: {cors: ['https://crib.example']}\n")
 	h.token("ann", signIn)
-	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(1100 * time.Millisecond)
+	expired := h.expired("ann")
 	for _, one := range []struct{ token, path, host, want string }{
 		{"", "/mcp", "", h.url + "/.well-known/oauth-protected-resource/mcp"},
 		{"nonsense", "/mcp/slow", "", h.url + "/.well-known/oauth-protected-resource/mcp/slow"},
-		{expired.Token, "/mcp", "crib.example", "https://crib.example/.well-known/oauth-protected-resource/mcp"},
+		{expired, "/mcp", "crib.example", "https://crib.example/.well-known/oauth-protected-resource/mcp"},
 	} {
 		head := []string{"Accept", "application/json, text/event-stream"}
 		if one.host != "" {

@@ -56,11 +56,7 @@ func TestEveryRoute(t *testing.T) {
 	if _, _, err := h.service.RevokeToken(t.Context(), root, issued.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	expired, err := h.service.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", TTL: time.Second, Via: "api"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(1100 * time.Millisecond)
+	expired := h.expired("ann")
 
 	routes, admins := 0, 0
 	for pattern, methods := range h.routes {
@@ -112,7 +108,7 @@ func TestEveryRoute(t *testing.T) {
 			if strings.HasPrefix(pattern, "/mcp") {
 				tooOld = 401 // as the Model Context Protocol has it
 			}
-			check("an expired token", tooOld, "token_expired", expired.Token, body)
+			check("an expired token", tooOld, "token_expired", expired, body)
 			check("a revoked token", 401, "token_revoked", revoked, body)
 			if strings.HasSuffix(op.Summary, ", for administrators") && pattern != "/metrics" { // which tokens may read
 				admins++
@@ -722,14 +718,15 @@ func TestRestart_OthersContinue(t *testing.T) {
 
 // A run that has ended while it waited for its agent's bound keeps no other run waiting.
 func TestBounds_WaitingRunCancelled(t *testing.T) {
-	h := openWith(t, "providers: {slow: {type: script, file: slow.script}}\nagents: {default: {model: slow/x, max_concurrent: 1}}\n",
-		map[string]string{"slow.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n" +
-			"- {text: never, delay: 10m}\n"})
-	var users [3]string
-	var runs [3]service.Run
-	for i, name := range []string{"ann", "bob", "eve"} {
-		users[i] = h.token(name, access.Scope{})
-		h.want(200, &runs[i], "POST", "/api/runs", users[i], `{"input":"Write."}`)
+	const write = "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n"
+	h := openWith(t, "providers: {slow: {type: script, file: slow.script}, quick: {type: script, file: quick.script}}\n"+
+		"agents: {default: {model: slow/x, max_concurrent: 1}, quick: {model: quick/x}}\n",
+		map[string]string{"slow.script": write + "- {text: never, delay: 10m}\n", "quick.script": write + "- {text: done}\n"})
+	var users [4]string
+	var runs [4]service.Run
+	for i, agent := range []string{"default", "default", "default", "quick"} {
+		users[i] = h.token("user"+strconv.Itoa(i), access.Scope{})
+		h.want(200, &runs[i], "POST", "/api/runs", users[i], `{"agent":"`+agent+`","input":"Write."}`)
 	}
 	is := func(i int, status toolcrib.Status) {
 		h.eventually("run "+strconv.Itoa(i)+" is "+string(status), func() bool {
@@ -738,13 +735,15 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 			return run.Status == status
 		})
 	}
-	for i, status := range []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued, toolcrib.StatusQueued} {
+	// The last was taken from the queue after all others: both of those wait for their agent's bound.
+	for i, status := range []toolcrib.Status{
+		toolcrib.StatusRunning, toolcrib.StatusQueued, toolcrib.StatusQueued, toolcrib.StatusCompleted,
+	} {
 		pending := runs[i].Pending
 		h.want(200, nil, "POST", "/api/approvals/"+pending.ApprovalID, users[i],
 			`{"decision":"approve","digest":"`+pending.Digest+`"}`)
 		is(i, status)
 	}
-	time.Sleep(500 * time.Millisecond) // both were taken from the queue, and wait
 	for i := range 2 {
 		h.want(200, nil, "POST", "/api/runs/"+string(runs[1-i].ID)+"/cancel", users[1-i], "")
 	}

@@ -29,19 +29,16 @@ func TestManyStreams(t *testing.T) {
 	for _, over := range []string{"events", "ws"} {
 		var run service.Run
 		h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
-		before := memory()
+		before := h.memory(0)
 		conns := make([]net.Conn, n)
 		for i := range conns {
 			conns[i] = h.stream(over, ann, run)
 		}
-		each := (memory() - before) / int64(n)
-		for tries := 0; each > most && tries < 10; tries++ { // on a busy machine some are still being answered
-			each = (memory() - before) / int64(n)
-		}
-		t.Logf("%s: %d KiB for each of %d streams", over, each>>10, n)
-		if each > most {
-			t.Errorf("%s: %d bytes for each stream, at most %d", over, each, most)
-		}
+		h.eventually(fmt.Sprintf("each of %d streams over %s takes at most %d bytes", n, over, most), func() bool {
+			each := (h.memory(n) - before) / int64(n) // more while some are still being answered
+			t.Logf("%s: %d KiB for each of %d streams", over, each>>10, n)
+			return each <= most
+		})
 		began := time.Now()
 		h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
 		h.eventually("its end", func() bool {
@@ -94,10 +91,19 @@ func (h *house) stream(over, token string, run service.Run) net.Conn {
 	return conn
 }
 
-// memory is what is in use, after what is not was given back.
-func memory() int64 {
-	http.DefaultClient.CloseIdleConnections()
-	time.Sleep(300 * time.Millisecond)
+// connected waits until the server has n connections, besides those that the client keeps for its next requests.
+func (h *house) connected(n int) {
+	h.t.Helper()
+	h.eventually(fmt.Sprintf("%d connections", n), func() bool {
+		http.DefaultClient.CloseIdleConnections()
+		return h.server.Connections() == n
+	})
+}
+
+// memory returns the bytes in use once the server has n connections.
+func (h *house) memory(n int) int64 {
+	h.t.Helper()
+	h.connected(n)
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -175,11 +174,10 @@ func TestTeam_Restart(t *testing.T) {
 	}
 	h.start()
 	t.Cleanup(func() { _ = h.stop() })
-	end := time.Now().Add(2 * time.Minute)
-	for run.Status != toolcrib.StatusCompleted && time.Now().Before(end) {
-		time.Sleep(100 * time.Millisecond)
+	h.eventually("it ends", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
-	}
+		return run.Status == toolcrib.StatusCompleted
+	})
 	if run.Team == nil || len(run.Team.Answers) != 2 || run.Team.Answers[0].Attempts != 1 || run.Team.Answers[1].Response != "late" {
 		t.Errorf("%+v %+v", run, run.Team)
 	}

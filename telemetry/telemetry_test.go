@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/telemetry"
@@ -328,14 +329,11 @@ func TestTraces_Environment(t *testing.T) {
 	if _, err := runner.Run(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
-	sent := func() bool {
+	waittest.Until(t, "a span is sent", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.spans) > 0
-	}
-	for end := time.Now().Add(time.Minute); !sent() && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 	_ = traces.Close()
 	if len(c.heads) < 2 || c.paths[0] != "/base/v1/traces" || c.heads[0].Get("X-Key") != "a b" ||
 		c.heads[0].Get("Content-Encoding") != "gzip" || len(c.spans) == 0 {

@@ -16,11 +16,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	_ "modernc.org/sqlite" // the driver, to spoil databases with
 
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -218,21 +219,14 @@ func environment(ts *testscript.TestScript) []string {
 // cmdWaitGone waits until no process has these words in its command line.
 func cmdWaitGone(ts *testscript.TestScript, _ bool, args []string) {
 	line := strings.Join(args, "\x00")
-	for range 4800 {
-		found := ""
+	waittest.Until(ts, "the end of "+strings.Join(args, " "), func() bool {
 		all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		ts.Check(err)
-		for _, path := range all {
-			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), line) {
-				found = path
-			}
-		}
-		if found == "" {
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	ts.Fatalf("a process still runs: %s", strings.Join(args, " "))
+		return !slices.ContainsFunc(all, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(text), line)
+		})
+	})
 }
 
 // cmdSignal runs a program, sends it a signal as soon as a line of its output

@@ -29,6 +29,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -525,17 +526,9 @@ var closed = func() <-chan struct{} {
 // eventually waits until something is so.
 func (w *town) eventually(is func() bool) {
 	w.t.Helper()
-	for {
+	waittest.Until(w.t, "what the story waits for", func() bool {
 		w.mu.Lock()
-		ok := is()
-		w.mu.Unlock()
-		if ok {
-			return
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-w.patient.Done():
-			w.t.Fatal("it does not happen")
-		}
-	}
+		defer w.mu.Unlock()
+		return is()
+	})
 }

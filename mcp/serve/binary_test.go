@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib/internal/cli"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -128,16 +129,9 @@ func running(argument string) bool {
 // patience is how long a test waits for what must come, on a machine that has other things to do.
 const patience = 3 * time.Minute
 
-func until(t *testing.T, what string, holds func() bool) time.Duration {
+func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	from := time.Now()
-	for !holds() {
-		if time.Since(from) > patience {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return time.Since(from)
+	waittest.Until(t, what, is)
 }
 
 const sleeping = "tools: {confirm: never, shell: {allow: [sleep]}}\n"
@@ -178,7 +172,9 @@ func TestBinary_Cancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := h.sleeps(session, ctx, "211.5")
 	cancel()
-	took := until(t, "its process has gone", func() bool { return !running("211.5") })
+	from := time.Now()
+	until(t, "its process has gone", func() bool { return !running("211.5") })
+	took := time.Since(from)
 	if t.Logf("ended %s after it was cancelled", took); took > 30*time.Second { // 200 ms, on a machine with nothing else to do
 		t.Errorf("%s", took)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/oauthtest"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
@@ -277,15 +278,11 @@ func TestSession_Refused(t *testing.T) {
 // soon waits until something works.
 func soon(t *testing.T, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	var err error
+	waittest.Until(t, "it works", func() bool {
+		err = try()
+		return err == nil
+	})
 }
 
 // TestSession_Hangs: calls that wait for an authorization server that hangs end when their

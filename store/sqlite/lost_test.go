@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -222,26 +223,21 @@ func TestCopiedWithoutLog(t *testing.T) {
 		return path
 	}
 	marked := func(t *testing.T, s *sqlite.Store) { // waits until the mark is in the file
-		for range 400 {
-			if data, err := os.ReadFile(s.Path()); err == nil && string(data[68:72]) == "tcrl" {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatal("the mark does not get into the file")
+		t.Helper()
+		waittest.Until(t, "the mark is in the file", func() bool {
+			data, err := os.ReadFile(s.Path())
+			return err == nil && string(data[68:72]) == "tcrl"
+		})
 	}
 	// settled waits until, with what is in the log, it has no mark, and the file has it.
 	settled := func(t *testing.T, s *sqlite.Store) {
 		db := outside(t, s.Path())
-		for range 400 {
+		waittest.Until(t, "the mark has left the log", func() bool {
 			marked(t, s)
 			var id int64
-			if err := db.QueryRowContext(t.Context(), "PRAGMA application_id").Scan(&id); err == nil && id == 0x74637262 {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatal("the mark does not leave the log")
+			err := db.QueryRowContext(t.Context(), "PRAGMA application_id").Scan(&id)
+			return err == nil && id == 0x74637262
+		})
 	}
 	whole := func(t *testing.T, path string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
@@ -101,14 +102,15 @@ func TestBackground(t *testing.T) {
 		if err != nil || !strings.Contains(preview.Text, "echo up; ") {
 			t.Errorf("what is stopped: %+v %v", preview, err)
 		}
-		for up := false; !up; time.Sleep(20 * time.Millisecond) { // or the test takes all its time
+		waittest.Until(t, "both have written", func() bool {
 			now := h.ask(t, "read_output", fmt.Sprintf(`{"id": %q, "wait": 0}`, server["id"]))
-			if output := now["output"].(string); now["status"] != "running" {
+			output := now["output"].(string)
+			below := strings.Contains(output, "below")
+			if now["status"] != "running" || below && !strings.Contains(output, "up") {
 				t.Fatalf("%v", now)
-			} else if up = strings.Contains(output, "below"); up && !strings.Contains(output, "up") {
-				t.Errorf("%v", now)
 			}
-		}
+			return below
+		})
 		if got := h.ask(t, "stop_process", fmt.Sprintf(`{"id": %q}`, server["id"])); got["status"] != "stopped" || got["message"] != "stopped by stop_process" {
 			t.Errorf("%v", got)
 		}

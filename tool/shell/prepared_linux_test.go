@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -99,21 +99,19 @@ func TestSpare_IsLikeANewOne(t *testing.T) {
 		"the sandbox was killed": {
 			change: func(t *testing.T, _ string, made toolcrib.Tool) {
 				waits := waiting(t, made)
-				below := func(pid string) string { // the process that one has started
-					for {
-						if child, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children"); len(child) > 0 {
-							return strings.TrimSpace(string(child))
-						}
-						time.Sleep(time.Millisecond)
-					}
+				below := func(pid string) (child string) { // the process that one has started
+					waittest.Until(t, "it starts one", func() bool {
+						text, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+						child = strings.TrimSpace(string(text))
+						return child != ""
+					})
+					return child
 				}
 				below(below(strconv.Itoa(waits.Process.Pid))) // the sandbox is made
 				if err := waits.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
-				for shell.Waits(made) {
-					time.Sleep(time.Millisecond)
-				}
+				waittest.Until(t, "it is gone", func() bool { return !shell.Waits(made) })
 			},
 			line: "echo ok", want: "ok",
 		},
@@ -214,9 +212,7 @@ func TestSpare_EndsWithTheRun(t *testing.T) {
 	if _, err := runIn(t.Context(), t, made, call); err != nil {
 		t.Fatal(err)
 	}
-	for !shell.Waits(made) {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "a sandbox waits", func() bool { return shell.Waits(made) })
 	waits := waiting(t, made)
 	other := alone(callOf(t, dir, "true", 20))
 	other.Run = "run_2"
