@@ -10,10 +10,9 @@ import (
 )
 
 type decoder struct {
-	event    event // the current one
 	calls    []callState
 	finish   toolcrib.Finish
-	usage    usage
+	usage    wire.Optional[usage]
 	reason   string // stop_reason as sent
 	over     bool   // message_stop, or the whole reply
 	text     wire.Runes
@@ -28,74 +27,73 @@ type callState struct {
 
 // event is an event; which fields are set depends on its type.
 type event struct {
-	Kind    wire.Word `json:"type"`
-	Index   int       `json:"index"`
-	Message reply     `json:"message"`
-	Block   block     `json:"content_block"`
-	Delta   block     `json:"delta"`
-	Usage   usage     `json:"usage"`
+	Kind    string               `json:"type"`
+	Index   float64              `json:"index"`
+	Message reply                `json:"message"`
+	Block   block                `json:"content_block"`
+	Delta   block                `json:"delta"`
+	Usage   wire.Optional[usage] `json:"usage"`
 }
 
 // reply is the message of message_start, or a whole reply.
 type reply struct {
-	Kind    wire.Word `json:"type"`
-	Model   string    `json:"model"`
-	Reason  string    `json:"stop_reason"`
-	Content []block   `json:"content"`
-	Usage   usage     `json:"usage"`
+	Kind    string               `json:"type"`
+	Model   string               `json:"model"`
+	Reason  string               `json:"stop_reason"`
+	Content []block              `json:"content"`
+	Usage   wire.Optional[usage] `json:"usage"`
 }
 
 // block is a content block or a delta of one.
 type block struct {
-	Kind      wire.Word       `json:"type"`
+	Kind      string          `json:"type"`
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
+	Text      wire.Text       `json:"text"`
+	Thinking  wire.Text       `json:"thinking"`
 	Signature string          `json:"signature"`
 	Data      string          `json:"data"`
-	Partial   string          `json:"partial_json"`
+	Partial   wire.Text       `json:"partial_json"`
 	Input     json.RawMessage `json:"input"`
 	Reason    string          `json:"stop_reason"` // of message_delta
 }
 
 // usage has the numbers of tokens: message_start has the input, message_delta the sums so far.
 type usage struct {
-	wire.Found
-	Input      int64 `json:"input_tokens"`
-	CacheRead  int64 `json:"cache_read_input_tokens"`
-	CacheWrite int64 `json:"cache_creation_input_tokens"`
-	Output     int64 `json:"output_tokens"`
+	Input      float64 `json:"input_tokens"`
+	CacheRead  float64 `json:"cache_read_input_tokens"`
+	CacheWrite float64 `json:"cache_creation_input_tokens"`
+	Output     float64 `json:"output_tokens"`
 	Details    struct {
-		Thinking int64 `json:"thinking_tokens"`
+		Thinking float64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	e := &d.event
-	if _, err := wire.Read(f.Data, e); err != nil {
+	var e event
+	if err := wire.Read(f.Data, &e); err != nil {
 		return false, false, err
 	}
 	d.note(&e.Message)
-	d.usage.add(&e.Usage)
+	d.add(e.Usage)
 	if d.reason = cmp.Or(e.Delta.Reason, e.Block.Reason, d.reason); d.reason != "" {
 		for i := range d.calls {
 			d.stop(d.calls[i].block, emit) // some servers do not end blocks
 		}
 	}
-	switch string(e.Kind) {
+	switch e.Kind {
 	case "ping":
 		return false, false, nil
 	case "error":
 		return false, false, wire.EventError(f.Data)
 	case "content_block_start":
-		return true, false, d.start(e.Index, &e.Block, emit)
+		return true, false, d.start(int(wire.Int(e.Index)), &e.Block, emit)
 	case "content_block_delta":
-		d.delta(e.Index, &e.Delta, emit)
+		d.delta(int(wire.Int(e.Index)), &e.Delta, emit)
 	case "content_block_stop":
-		d.stop(e.Index, emit)
+		d.stop(int(wire.Int(e.Index)), emit)
 	case "message_stop":
 		d.over = true
 		return true, true, nil
@@ -109,11 +107,11 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 func (d *decoder) note(r *reply) {
 	d.finish.Model = cmp.Or(r.Model, d.finish.Model)
 	d.reason = cmp.Or(r.Reason, d.reason)
-	d.usage.add(&r.Usage)
+	d.add(r.Usage)
 }
 
 func (d *decoder) start(index int, b *block, emit wire.Emit) error {
-	switch string(b.Kind) {
+	switch b.Kind {
 	case "tool_use":
 		if len(d.calls) == wire.MaxCalls {
 			return wire.TooManyCalls()
@@ -148,13 +146,13 @@ func (d *decoder) say(b *block, emit wire.Emit) {
 }
 
 func (d *decoder) delta(index int, b *block, emit wire.Emit) {
-	switch string(b.Kind) {
+	switch b.Kind {
 	case "text_delta", "thinking_delta", "signature_delta":
 		d.say(b, emit)
 	case "input_json_delta":
 		if n := d.call(index); n >= 0 && b.Partial != "" {
 			d.calls[n].spoken = true
-			emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: b.Partial}})
+			emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: n, Arguments: string(b.Partial)}})
 		}
 	}
 }
@@ -179,11 +177,11 @@ func (d *decoder) call(block int) int {
 // Whole decodes a reply that is not a stream, with the same steps.
 func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 	var r reply
-	if _, err := wire.Read(body, &r); err != nil {
+	if err := wire.Read(body, &r); err != nil {
 		return err
 	}
 	d.note(&r)
-	switch string(r.Kind) {
+	switch r.Kind {
 	case "message":
 	case "error":
 		return wire.EventError(body)
@@ -205,7 +203,7 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 // Finish maps the reason to a toolcrib.Finish.
 func (d *decoder) Finish() toolcrib.Finish {
 	f := d.finish
-	f.Usage = d.usage.tokens()
+	f.Usage = d.tokens()
 	switch d.reason {
 	case "end_turn", "stop_sequence", "tool_use", "":
 		f.Reason = toolcrib.FinishStop
@@ -222,22 +220,24 @@ func (d *decoder) Finish() toolcrib.Finish {
 	return f
 }
 
-func (u *usage) add(more *usage) {
-	u.Present = u.Present || more.Present
-	u.Input, u.Output = max(u.Input, more.Input), max(u.Output, more.Output)
-	u.CacheRead, u.CacheWrite = max(u.CacheRead, more.CacheRead), max(u.CacheWrite, more.CacheWrite)
-	u.Details.Thinking = max(u.Details.Thinking, more.Details.Thinking)
+func (d *decoder) add(more wire.Optional[usage]) {
+	u, m := &d.usage.Value, more.Value
+	d.usage.Present = d.usage.Present || more.Present
+	u.Input, u.Output = max(u.Input, m.Input), max(u.Output, m.Output)
+	u.CacheRead, u.CacheWrite = max(u.CacheRead, m.CacheRead), max(u.CacheWrite, m.CacheWrite)
+	u.Details.Thinking = max(u.Details.Thinking, m.Details.Thinking)
 }
 
 // tokens returns the usage with the sum of the input: the API reports tokens read from the
 // cache and written to it separately.
-func (u *usage) tokens() toolcrib.TokenUsage {
+func (d *decoder) tokens() toolcrib.TokenUsage {
+	u := d.usage.Value
 	return toolcrib.TokenUsage{
-		InputTokens:       u.Input + u.CacheRead + u.CacheWrite,
-		CachedInputTokens: u.CacheRead,
-		CacheWriteTokens:  u.CacheWrite,
-		OutputTokens:      u.Output,
-		ReasoningTokens:   min(u.Details.Thinking, u.Output),
-		Reported:          u.Present,
+		InputTokens:       wire.Int(u.Input) + wire.Int(u.CacheRead) + wire.Int(u.CacheWrite),
+		CachedInputTokens: wire.Int(u.CacheRead),
+		CacheWriteTokens:  wire.Int(u.CacheWrite),
+		OutputTokens:      wire.Int(u.Output),
+		ReasoningTokens:   wire.Int(min(u.Details.Thinking, u.Output)),
+		Reported:          d.usage.Present,
 	}
 }

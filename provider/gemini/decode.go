@@ -18,7 +18,6 @@ type decoder struct {
 	model string // bare name of the requested model
 	tools []string
 
-	chunk    chunk // the current one
 	calls    int
 	said     wire.Said
 	finish   toolcrib.Finish
@@ -31,16 +30,17 @@ type decoder struct {
 
 // chunk is one GenerateContentResponse: of a stream, or a whole reply.
 type chunk struct {
-	Candidates []candidate `json:"candidates"`
-	Usage      usage       `json:"usageMetadata"`
-	Feedback   struct {
-		wire.Found
-		Reason  string `json:"blockReason"`
-		Message string `json:"blockReasonMessage"`
-	} `json:"promptFeedback"`
-	Model wire.Word       `json:"modelVersion"` // in every chunk
-	ID    wire.Word       `json:"responseId"`   // in every chunk
-	Error json.RawMessage `json:"error"`
+	Candidates []candidate             `json:"candidates"`
+	Usage      wire.Optional[usage]    `json:"usageMetadata"`
+	Feedback   wire.Optional[feedback] `json:"promptFeedback"`
+	Model      string                  `json:"modelVersion"` // in every chunk
+	ID         string                  `json:"responseId"`   // in every chunk
+	Error      json.RawMessage         `json:"error"`
+}
+
+type feedback struct {
+	Reason  string `json:"blockReason"`
+	Message string `json:"blockReasonMessage"`
 }
 
 type candidate struct {
@@ -53,26 +53,26 @@ type candidate struct {
 
 // part is one part of a content; code, images and tools run by the API are ignored.
 type part struct {
-	Text      string `json:"text"`
-	Thought   bool   `json:"thought"`
-	Signature string `json:"thoughtSignature"`
-	Snake     string `json:"thought_signature"` // the spelling of some gateways
-	Call      struct {
-		wire.Found
-		ID   string          `json:"id"`
-		Name string          `json:"name"`
-		Args json.RawMessage `json:"args"`
-	} `json:"functionCall"`
+	Text      wire.Text           `json:"text"`
+	Thought   bool                `json:"thought"`
+	Signature string              `json:"thoughtSignature"`
+	Snake     string              `json:"thought_signature"` // the spelling of some gateways
+	Call      wire.Optional[call] `json:"functionCall"`
+}
+
+type call struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
 }
 
 // usage has the numbers of tokens; each chunk has the sums so far, but not all of them.
 type usage struct {
-	wire.Found
-	Prompt   int64 `json:"promptTokenCount"`
-	Cached   int64 `json:"cachedContentTokenCount"`
-	Tool     int64 `json:"toolUsePromptTokenCount"`
-	Answer   int64 `json:"candidatesTokenCount"`
-	Thoughts int64 `json:"thoughtsTokenCount"`
+	Prompt   float64 `json:"promptTokenCount"`
+	Cached   float64 `json:"cachedContentTokenCount"`
+	Tool     float64 `json:"toolUsePromptTokenCount"`
+	Answer   float64 `json:"candidatesTokenCount"`
+	Thoughts float64 `json:"thoughtsTokenCount"`
 }
 
 func (d *decoder) Complete() bool { return d.reason != "" || d.blocked != "" }
@@ -95,8 +95,8 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 
 // read decodes one GenerateContentResponse. known reports whether data was one.
 func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
-	k := &d.chunk
-	if object, err := wire.Read(data, k); err != nil || !object {
+	var k chunk
+	if err := wire.Read(data, &k); err != nil {
 		return false, err
 	}
 	known = k.Candidates != nil || k.Usage.Present || k.Feedback.Present
@@ -105,19 +105,15 @@ func (d *decoder) read(data []byte, emit wire.Emit) (known bool, err error) {
 			return known, err
 		}
 	}
-	if d.finish.Model == "" {
-		d.finish.Model = string(k.Model)
+	d.finish.Model, d.finish.RequestID = cmp.Or(d.finish.Model, k.Model), cmp.Or(d.finish.RequestID, k.ID)
+	if k.Usage.Present {
+		d.count(&k.Usage.Value)
 	}
-	if d.finish.RequestID == "" {
-		d.finish.RequestID = string(k.ID)
+	f := &k.Feedback.Value
+	if !strings.HasSuffix(f.Reason, "_UNSPECIFIED") {
+		d.blocked = cmp.Or(f.Reason, d.blocked)
 	}
-	d.count(&k.Usage)
-	if f := &k.Feedback; f.Present {
-		if !strings.HasSuffix(f.Reason, "_UNSPECIFIED") {
-			d.blocked = cmp.Or(f.Reason, d.blocked)
-		}
-		d.message = cmp.Or(f.Message, d.message)
-	}
+	d.message = cmp.Or(f.Message, d.message)
 	if len(k.Candidates) == 0 {
 		return known, nil
 	}
@@ -144,15 +140,16 @@ func (d *decoder) say(p *part, emit wire.Emit) error {
 	signature := cmp.Or(p.Signature, p.Snake)
 	switch {
 	case p.Call.Present:
-		args := string(p.Call.Args)
+		call := &p.Call.Value
+		args := string(call.Args)
 		if args == "" || args == "null" {
 			args = "{}" // a call without arguments (N13)
 		}
-		if d.said.Again(d.reason != "", p.Call.ID, p.Call.Name, args) {
+		if d.said.Again(d.reason != "", call.ID, call.Name, args) {
 			return nil
 		}
 		return d.emitCall(&toolcrib.ToolCallDelta{
-			ID: p.Call.ID, Name: p.Call.Name, Arguments: args, Signature: sealCall(d.model, signature),
+			ID: call.ID, Name: call.Name, Arguments: args, Signature: sealCall(d.model, signature),
 		}, emit)
 	case p.Thought:
 		if s := d.thinking.Add(p.Text); s != "" {
@@ -210,15 +207,12 @@ func calledTool(said string, tools []string) string {
 }
 
 func (d *decoder) count(now *usage) {
-	if !now.Present {
-		return
-	}
 	u := &d.finish.Usage
-	answer := max(u.OutputTokens-u.ReasoningTokens, now.Answer, 0)
-	u.ReasoningTokens = max(u.ReasoningTokens, now.Thoughts)
+	answer := max(u.OutputTokens-u.ReasoningTokens, wire.Int(now.Answer), 0)
+	u.ReasoningTokens = max(u.ReasoningTokens, wire.Int(now.Thoughts))
 	u.OutputTokens = answer + u.ReasoningTokens
-	u.InputTokens = max(u.InputTokens, max(now.Prompt, 0)+max(now.Tool, 0))
-	u.CachedInputTokens = min(max(u.CachedInputTokens, now.Cached), u.InputTokens)
+	u.InputTokens = max(u.InputTokens, wire.Int(max(now.Prompt, 0)+max(now.Tool, 0)))
+	u.CachedInputTokens = min(max(u.CachedInputTokens, wire.Int(now.Cached)), u.InputTokens)
 	u.Reported = true
 }
 

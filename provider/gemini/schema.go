@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -451,38 +452,33 @@ func parse(raw []byte) (any, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("its schema is longer than %d bytes", maxSchemaBytes)
 	}
-	c := wire.NewCursor(raw)
-	v := value(&c)
-	if c.End() != nil || !json.Valid(raw) {
+	if !json.Valid(raw) {
 		return nil, errors.New("its schema is not JSON, or nested too deep")
 	}
-	return v, nil
+	in := json.NewDecoder(bytes.NewReader(raw))
+	in.UseNumber()
+	return value(in), nil
 }
 
-func value(c *wire.Cursor) any {
-	switch c.Peek() {
-	case '{':
+// value reads a value of a valid text.
+func value(in *json.Decoder) any {
+	token, _ := in.Token()
+	switch token {
+	case json.Delim('{'):
 		o := object{}
-		for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-			name := strings.ToValidUTF8(string(key), "\uFFFD")
-			o = append(o, field{name, value(c)})
+		for in.More() {
+			name, _ := in.Token()
+			o = append(o, field{name.(string), value(in)})
 		}
+		_, _ = in.Token()
 		return o
-	case '[':
+	case json.Delim('['):
 		list := []any{}
-		for more := c.EnterList(); more; more = c.Next() {
-			list = append(list, value(c))
+		for in.More() {
+			list = append(list, value(in))
 		}
+		_, _ = in.Token()
 		return list
-	case '"':
-		return c.String()
 	}
-	switch raw := string(c.Raw()); raw {
-	case "true", "false":
-		return raw == "true"
-	case "null", "":
-		return nil
-	default:
-		return json.Number(raw)
-	}
+	return token
 }

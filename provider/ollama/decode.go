@@ -9,7 +9,6 @@ import (
 )
 
 type decoder struct {
-	line     line // the current one
 	finish   toolcrib.Finish
 	calls    int
 	said     wire.Said
@@ -21,20 +20,21 @@ type decoder struct {
 
 // line is one object of the stream, or a whole reply.
 type line struct {
-	Message struct {
-		wire.Found
-		Content  string `json:"content"`
-		Thinking string `json:"thinking"`
-		Calls    []call `json:"tool_calls"`
-	} `json:"message"`
-	Done       json.RawMessage `json:"done"`
-	Reason     string          `json:"done_reason"`
-	Model      wire.Word       `json:"model"`
-	Prompt     wire.Number     `json:"prompt_eval_count"`
-	Output     int64           `json:"eval_count"`
-	Error      json.RawMessage `json:"error"`
-	StatusCode int             `json:"StatusCode"`
-	Status     int             `json:"status"`
+	Message    wire.Optional[message] `json:"message"`
+	Done       json.RawMessage        `json:"done"`
+	Reason     string                 `json:"done_reason"`
+	Model      string                 `json:"model"`
+	Prompt     wire.Optional[float64] `json:"prompt_eval_count"`
+	Output     float64                `json:"eval_count"`
+	Error      json.RawMessage        `json:"error"`
+	StatusCode float64                `json:"StatusCode"`
+	Status     float64                `json:"status"`
+}
+
+type message struct {
+	Content  wire.Text             `json:"content"`
+	Thinking wire.Text             `json:"thinking"`
+	Calls    []wire.Optional[call] `json:"tool_calls"`
 }
 
 // call is a complete call; Ollama does not stream calls. By the API's definition its arguments
@@ -58,39 +58,25 @@ func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err err
 	return true, d.done, err
 }
 
-// Whole decodes a reply that is not a stream, or a stream that was sent as plain JSON.
-func (d *decoder) Whole(body []byte, emit wire.Emit) error {
-	c := wire.NewCursor(body)
-	for !d.done && c.Peek() != 0 {
-		value := c.Raw()
-		if c.Err() != nil {
-			return c.Err()
-		}
-		if err := d.read(value, emit); err != nil {
-			return err
-		}
-	}
-	return c.Err()
-}
+// Whole decodes a reply that is not a stream; it has the form of one line.
+func (d *decoder) Whole(body []byte, emit wire.Emit) error { return d.read(body, emit) }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	l := &d.line
-	object, err := wire.Read(data, l)
-	if err != nil || !object {
+	var value wire.Optional[line]
+	if err := wire.Read(data, &value); err != nil || !value.Present {
 		return err
 	}
-	if l.Prompt.Given {
+	l, m := &value.Value, &value.Value.Message.Value
+	if l.Prompt.Present {
 		// Without it the prompt was not counted, and no usage is reported.
-		d.finish.Usage.InputTokens, d.finish.Usage.Reported = max(l.Prompt.Value, 0), true
+		d.finish.Usage.InputTokens, d.finish.Usage.Reported = wire.Int(max(l.Prompt.Value, 0)), true
 	}
-	d.finish.Usage.OutputTokens = max(l.Output, d.finish.Usage.OutputTokens)
+	d.finish.Usage.OutputTokens = max(wire.Int(l.Output), d.finish.Usage.OutputTokens)
 	d.reason = cmp.Or(l.Reason, d.reason)
-	if d.finish.Model == "" {
-		d.finish.Model = string(l.Model)
-	}
+	d.finish.Model = cmp.Or(d.finish.Model, l.Model)
 	switch {
 	case len(l.Error) > 0 && string(l.Error) != "null":
-		return streamError(data, cmp.Or(l.StatusCode, l.Status))
+		return streamError(data, int(wire.Int(cmp.Or(l.StatusCode, l.Status))))
 	case !l.Message.Present && l.Done == nil:
 		if err := wire.Failure(data); err != nil {
 			return err
@@ -98,19 +84,19 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		return wire.NotAReply("chat reply of Ollama", data)
 	}
 	d.done = d.done || string(l.Done) == "true"
-	if d.calls+len(l.Message.Calls) > wire.MaxCalls {
+	if d.calls+len(m.Calls) > wire.MaxCalls {
 		return wire.TooManyCalls()
 	}
 	// The order in which a model works.
-	if s := d.thinking.Add(l.Message.Thinking); s != "" {
+	if s := d.thinking.Add(m.Thinking); s != "" {
 		emit(toolcrib.Delta{Thinking: s})
 	}
-	if s := d.text.Add(l.Message.Content); s != "" {
+	if s := d.text.Add(m.Content); s != "" {
 		emit(toolcrib.Delta{Text: s})
 	}
-	for i := range l.Message.Calls {
-		k := &l.Message.Calls[i]
-		if d.said.Again(d.done, k.ID, k.Function.Name, string(k.Function.Arguments)) {
+	for i := range m.Calls {
+		k := &m.Calls[i].Value
+		if !m.Calls[i].Present || d.said.Again(d.done, k.ID, k.Function.Name, string(k.Function.Arguments)) {
 			continue
 		}
 		emit(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{

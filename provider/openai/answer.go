@@ -145,21 +145,21 @@ func (r rules) formatFor(p answerPlan, tools bool) string {
 // a text with its signature, a summary, or encrypted data. The server expects the
 // list back as it sent it, with the pieces of an element joined.
 type detail struct {
-	Kind      string      `json:"type"`
-	ID        string      `json:"id"`
-	Format    string      `json:"format"`
-	Text      string      `json:"text"`
-	Summary   string      `json:"summary"`
-	Data      string      `json:"data"`
-	Signature string      `json:"signature"`
-	Index     wire.Number `json:"index"`
+	Kind      string                 `json:"type"`
+	ID        string                 `json:"id"`
+	Format    string                 `json:"format"`
+	Text      wire.Text              `json:"text"`
+	Summary   wire.Text              `json:"summary"`
+	Data      string                 `json:"data"`
+	Signature string                 `json:"signature"`
+	Index     wire.Optional[float64] `json:"index"`
 }
 
 // details collects the elements over the frames of a reply.
 type details struct{ list []detail }
 
 // addAll adds the elements of one frame and returns their readable text.
-func (d *details) addAll(list []detail) (text string) {
+func (d *details) addAll(list []detail) (text wire.Text) {
 	for i := range list {
 		if one := &list[i]; one.Kind != "" {
 			text += one.Text + one.Summary
@@ -211,14 +211,14 @@ func (d *detail) appendTo(b []byte) []byte {
 			b = wire.AppendString(b, value)
 		}
 	}
-	member("text", d.Text, d.Kind == "reasoning.text")
-	member("summary", d.Summary, d.Kind == "reasoning.summary")
+	member("text", string(d.Text), d.Kind == "reasoning.text")
+	member("summary", string(d.Summary), d.Kind == "reasoning.summary")
 	member("data", d.Data, d.Kind == "reasoning.encrypted")
 	member("signature", d.Signature, false)
 	member("id", d.ID, false)
 	member("format", d.Format, false)
-	if d.Index.Given {
-		b = strconv.AppendInt(append(b, `,"index":`...), d.Index.Value, 10)
+	if d.Index.Present {
+		b = strconv.AppendInt(append(b, `,"index":`...), wire.Int(d.Index.Value), 10)
 	}
 	return append(b, '}')
 }

@@ -12,55 +12,24 @@ import (
 
 // callPiece is one element of tool_calls.
 type callPiece struct {
-	Index    wire.Number
-	ID       string
-	Function function
-	Extra    json.RawMessage
+	Index    wire.Optional[float64]  `json:"index"`
+	ID       wire.Loose              `json:"id"`
+	Function wire.Optional[function] `json:"function"`
+	Extra    json.RawMessage         `json:"extra_content"`
 }
 
 // function is the name and the arguments of a call. Arguments sent as an object are their JSON text.
 type function struct {
-	Present         bool
-	Name, Arguments string
-}
-
-func (p *callPiece) read(c *wire.Cursor) {
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "index":
-			p.Index = c.Number()
-		case "id":
-			p.ID = c.Text()
-		case "function":
-			p.Function.read(c)
-		case "extra_content":
-			p.Extra = c.Raw()
-		default:
-			c.Skip()
-		}
-	}
-}
-
-func (f *function) read(c *wire.Cursor) {
-	f.Present = c.Peek() == '{'
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "name":
-			f.Name = c.Plain()
-		case "arguments":
-			f.Arguments = c.Text()
-		default:
-			c.Skip()
-		}
-	}
+	Name      string     `json:"name"`
+	Arguments wire.Loose `json:"arguments"`
 }
 
 // number returns the index that was sent, or -1.
 func (p *callPiece) number() int {
-	if !p.Index.Given {
+	if !p.Index.Present {
 		return -1
 	}
-	return int(p.Index.Value)
+	return int(wire.Int(p.Index.Value))
 }
 
 // callState is the state of one call of the reply.
@@ -76,13 +45,13 @@ type callState struct {
 }
 
 // addCalls adds the pieces of one frame.
-func (d *decoder) addCalls(pieces []callPiece, emit wire.Emit) {
+func (d *decoder) addCalls(pieces []wire.Optional[callPiece], emit wire.Emit) {
 	before := len(d.calls)
 	for i := range d.calls {
 		d.calls[i].repeated = false
 	}
 	for i := range pieces {
-		if p := &pieces[i]; !d.repeats(p, before) {
+		if p := &pieces[i].Value; pieces[i].Present && !d.repeats(p, before) {
 			d.addCall(p, emit)
 		}
 	}
@@ -104,12 +73,12 @@ func (d *decoder) settle(emit wire.Emit) {
 // repeats reports whether a piece repeats a complete call without its ID, as the last frame of some
 // servers does. Nothing else can follow complete arguments.
 func (d *decoder) repeats(p *callPiece, before int) bool {
-	last, index, f := d.reason != "", p.number(), &p.Function
+	last, index, f := d.reason != "", p.number(), &p.Function.Value
 	for i := range d.calls[:before] {
 		k := &d.calls[i]
 		switch {
-		case d.whole, k.repeated, !k.nest.Whole(), !sameArguments(string(k.arguments), f.Arguments):
-		case p.ID != "" && (p.ID != k.id || !last), f.Name != "" && f.Name != k.name:
+		case d.whole, k.repeated, !k.nest.Whole(), !sameArguments(string(k.arguments), string(f.Arguments)):
+		case p.ID != "" && (string(p.ID) != k.id || !last), f.Name != "" && f.Name != k.name:
 		case !last && index >= 0 && index != k.index:
 		case last, f.Name == "", k.id != "":
 			k.repeated = true
@@ -140,14 +109,15 @@ func (d *decoder) addCall(p *callPiece, emit wire.Emit) {
 		pos = len(d.calls)
 		d.calls = append(d.calls, callState{index: p.number()})
 	}
-	k, name := &d.calls[pos], p.Function.Name
-	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: p.Function.Arguments}
+	k, name := &d.calls[pos], p.Function.Value.Name
+	delta := &toolcrib.ToolCallDelta{Index: pos, Arguments: string(p.Function.Value.Arguments)}
 	if len(p.Extra) > 0 && p.Extra[0] == '{' {
 		k.signature = string(p.Extra)
 		delta.Signature = k.signature
 	}
 	if k.id == "" && p.ID != "" {
-		k.id, delta.ID = p.ID, p.ID
+		k.id = string(p.ID)
+		delta.ID = k.id
 	}
 	if name != "" && name != k.name {
 		if !strings.HasPrefix(name, k.name) {
@@ -187,7 +157,7 @@ func (d *decoder) find(p *callPiece) int {
 	if d.whole {
 		return -1 // in a reply that is not a stream each element is a call
 	}
-	index, id, name := p.number(), string(p.ID), p.Function.Name
+	index, id, name := p.number(), string(p.ID), p.Function.Value.Name
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		k := &d.calls[i]
 		sameID := id == "" || k.id == "" || id == k.id
@@ -202,7 +172,7 @@ func (d *decoder) find(p *callPiece) int {
 			return -1 // another call with the same index, or without one
 		case k.name != "" && name != k.name && (index < 0 || len(k.arguments) > 0 || d.offered(k.name) && d.offered(name)):
 			return -1 // another call, because this is not a piece of the name
-		case k.name != "" && k.nest.Whole() && p.Function.Arguments != "":
+		case k.name != "" && k.nest.Whole() && p.Function.Value.Arguments != "":
 			return -1 // the call was complete; this is the next
 		}
 		return i

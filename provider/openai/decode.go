@@ -20,178 +20,102 @@ type decoder struct {
 	details  details
 	reasoned bool     // as reasoning_content, in the open block of reasoning
 	tools    []string // names of the offered tools
-	frame    *frame   // the current one
 	text     wire.Runes
 	thinking wire.Runes
 }
 
-// frame is one frame of a stream, or a whole reply. It is decoded by hand, because a stream
-// consists of nothing else.
+// frame is one frame of a stream, or a whole reply.
 type frame struct {
-	model   wire.Word
-	chosen  bool // there is a list of choices
-	empty   bool // there is no choice
-	choice  choice
-	usage   usage
-	failure json.RawMessage
+	Model   string               `json:"model"`
+	Choices []choice             `json:"choices"`
+	Usage   wire.Optional[usage] `json:"usage"`
+	Groq    struct {
+		Usage wire.Optional[usage] `json:"usage"`
+	} `json:"x_groq"`
+	Failure json.RawMessage `json:"error"`
 }
 
-// choice is the first choice of a frame; only one was requested.
+// choice is one choice of a frame; only one was requested.
 type choice struct {
-	message message
-	reason  string
-	failure json.RawMessage // OpenRouter also reports it here
+	Message *message        `json:"message"` // in a whole reply
+	Delta   *message        `json:"delta"`
+	Reason  wire.Loose      `json:"finish_reason"`
+	Failure json.RawMessage `json:"error"` // OpenRouter also reports it here
+
+	said *message // Message and Delta, because some servers send both
+}
+
+func (c *choice) UnmarshalJSON(data []byte) error {
+	type plain choice
+	said := &message{}
+	*c = choice{Message: said, Delta: said, said: said}
+	return wire.Read(data, (*plain)(c))
 }
 
 type message struct {
-	text, thinking   string
-	reasoningContent string
-	reasoning        string // some servers send the same text under both names
-	details          []detail
-	refusal          string
-	calls            []callPiece
-	call             function
+	Content          content                    `json:"content"`
+	ReasoningContent wire.Text                  `json:"reasoning_content"`
+	Reasoning        wire.Text                  `json:"reasoning"` // some servers send the same text under both names
+	Details          []detail                   `json:"reasoning_details"`
+	Refusal          wire.Text                  `json:"refusal"`
+	Calls            []wire.Optional[callPiece] `json:"tool_calls"`
+	Call             wire.Optional[function]    `json:"function_call"`
 }
 
-// read decodes a frame into f, which keeps the memory of its lists.
-func (f *frame) read(c *wire.Cursor) {
-	m := &f.choice.message
-	*f = frame{empty: true, choice: choice{message: message{details: m.details[:0], calls: m.calls[:0]}}}
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "model":
-			f.model = c.Word()
-		case "choices":
-			f.chosen = c.Peek() == '['
-			n := 0
-			for more := c.EnterList(); more; more = c.Next() {
-				if n++; n == 1 {
-					f.empty = false
-					f.choice.read(c)
-				} else {
-					c.Skip()
-				}
-			}
-		case "usage":
-			c.Into(&f.usage)
-		case "x_groq":
-			for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-				if string(key) == "usage" {
-					c.Into(&f.usage)
-				} else {
-					c.Skip()
-				}
-			}
-		case "error":
-			f.failure = c.Raw()
-		default:
-			c.Skip()
-		}
-	}
-}
+// content is a string, null, or a list of parts as sent by Mistral.
+type content struct{ text, thinking wire.Text }
 
-func (h *choice) read(c *wire.Cursor) {
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "delta", "message": // message in a whole reply
-			h.message.read(c)
-		case "finish_reason":
-			h.reason = c.Text()
-		case "error":
-			h.failure = c.Raw()
-		default:
-			c.Skip()
+func (c *content) UnmarshalJSON(data []byte) error {
+	var parts []struct {
+		Text     wire.Text       `json:"text"`
+		Thinking json.RawMessage `json:"thinking"`
+	}
+	if *c = (content{}); data[0] != '[' {
+		return c.text.UnmarshalJSON(data)
+	}
+	_ = wire.Read(data, &parts)
+	for i := range parts {
+		c.text += parts[i].Text
+		texts, _ := readTexts(parts[i].Thinking)
+		for _, text := range texts {
+			c.thinking += text
 		}
 	}
-}
-
-func (m *message) read(c *wire.Cursor) {
-	for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-		switch string(key) {
-		case "content":
-			m.readContent(c)
-		case "reasoning_content":
-			m.reasoningContent = c.Plain()
-		case "reasoning":
-			m.reasoning = c.Plain()
-		case "reasoning_details":
-			for more := c.EnterList(); more; more = c.Next() {
-				m.details = append(m.details, detail{})
-				c.Into(&m.details[len(m.details)-1])
-			}
-		case "refusal":
-			m.refusal = c.Plain()
-		case "tool_calls":
-			for more := c.EnterList(); more; more = c.Next() {
-				if c.Peek() != '{' {
-					c.Skip()
-					continue
-				}
-				m.calls = append(m.calls, callPiece{})
-				m.calls[len(m.calls)-1].read(c)
-			}
-		case "function_call":
-			m.call.read(c)
-		default:
-			c.Skip()
-		}
-	}
-}
-
-// readContent decodes a string, null, or a list of parts as sent by Mistral.
-func (m *message) readContent(c *wire.Cursor) {
-	if c.Peek() != '[' {
-		m.text = c.Plain()
-		return
-	}
-	for more := c.EnterList(); more; more = c.Next() {
-		for key, ok := c.EnterObject(); ok; key, ok = c.Key() {
-			switch string(key) {
-			case "text":
-				m.text += c.Plain()
-			case "thinking":
-				var inner message
-				inner.readContent(c)
-				m.thinking += inner.text
-			default:
-				c.Skip()
-			}
-		}
-	}
+	return nil
 }
 
 // usage is the usage of both APIs, which have different names for it.
 type usage struct {
-	wire.Found
-	Prompt        int64        `json:"prompt_tokens"`
-	Completion    int64        `json:"completion_tokens"`
-	Total         int64        `json:"total_tokens"`
-	PromptDetails usageDetails `json:"prompt_tokens_details"`
-	Details       usageDetails `json:"completion_tokens_details"`
-	CacheHits     int64        `json:"prompt_cache_hit_tokens"`
-	Input         int64        `json:"input_tokens"`
-	Output        int64        `json:"output_tokens"`
-	InputDetails  usageDetails `json:"input_tokens_details"`
-	OutputDetails usageDetails `json:"output_tokens_details"`
-	Cost          *float64     `json:"cost"`
+	Prompt        float64                `json:"prompt_tokens"`
+	Completion    float64                `json:"completion_tokens"`
+	Total         float64                `json:"total_tokens"`
+	PromptDetails usageDetails           `json:"prompt_tokens_details"`
+	Details       usageDetails           `json:"completion_tokens_details"`
+	CacheHits     float64                `json:"prompt_cache_hit_tokens"`
+	Input         float64                `json:"input_tokens"`
+	Output        float64                `json:"output_tokens"`
+	InputDetails  usageDetails           `json:"input_tokens_details"`
+	OutputDetails usageDetails           `json:"output_tokens_details"`
+	Cost          wire.Optional[float64] `json:"cost"`
 }
 
 type usageDetails struct {
-	Cached    int64 `json:"cached_tokens"`
-	Reasoning int64 `json:"reasoning_tokens"`
+	Cached    float64 `json:"cached_tokens"`
+	Reasoning float64 `json:"reasoning_tokens"`
 }
 
 func (u *usage) tokens() toolcrib.TokenUsage {
 	t := toolcrib.TokenUsage{
-		Reported: true, InputTokens: max(u.Prompt, u.Input, 0), OutputTokens: max(u.Completion, u.Output, 0),
+		Reported: true, InputTokens: wire.Int(max(u.Prompt, u.Input, 0)),
+		OutputTokens: wire.Int(max(u.Completion, u.Output, 0)),
 	}
-	t.CachedInputTokens = min(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0), t.InputTokens)
+	t.CachedInputTokens = min(wire.Int(max(u.PromptDetails.Cached, u.InputDetails.Cached, u.CacheHits, 0)), t.InputTokens)
 	// Some servers count reasoning in addition to the output, which only the total reveals.
-	reasoning := max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0)
-	t.OutputTokens += min(reasoning, max(u.Total-t.InputTokens-t.OutputTokens, 0))
+	reasoning := wire.Int(max(u.Details.Reasoning, u.OutputDetails.Reasoning, 0))
+	t.OutputTokens += min(reasoning, max(wire.Int(u.Total)-t.InputTokens-t.OutputTokens, 0))
 	t.ReasoningTokens = min(reasoning, t.OutputTokens)
-	if u.Cost != nil && *u.Cost >= 0 {
-		t.CostUSD = u.Cost
+	if u.Cost.Present && u.Cost.Value >= 0 {
+		t.CostUSD = &u.Cost.Value
 	}
 	return t
 }
@@ -217,59 +141,54 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	cursor := wire.NewCursor(data)
-	object := cursor.Peek() == '{'
-	f := d.frame
-	f.read(&cursor)
-	if err := cursor.End(); err != nil || !object {
+	var f frame
+	if err := wire.Read(data, &f); err != nil {
 		return err
 	}
-	if d.finish.Model == "" {
-		d.finish.Model = string(f.model)
-	}
-	if f.usage.Present {
-		d.finish.Usage = f.usage.tokens() // the last report of a stream has the totals
-	}
-	c := &f.choice
-	if c.reason != "" {
-		d.reason = c.reason
-	}
-	if f.empty {
-		if err := wire.Failure(data); err != nil {
-			return err
+	d.finish.Model = cmp.Or(d.finish.Model, f.Model)
+	for _, u := range []wire.Optional[usage]{f.Groq.Usage, f.Usage} {
+		if u.Present {
+			d.finish.Usage = u.Value.tokens() // the last report of a stream has the totals
 		}
 	}
+	c := choice{said: &message{}}
+	if len(f.Choices) > 0 {
+		c = f.Choices[0]
+	} else if err := wire.Failure(data); err != nil {
+		return err
+	}
+	d.reason = cmp.Or(string(c.Reason), d.reason)
 	switch {
-	case given(f.failure), d.reason == "error" && !given(c.failure):
+	case given(f.Failure), d.reason == "error" && !given(c.Failure):
 		return wire.EventError(data)
-	case given(c.failure):
-		return wire.EventError(append(append([]byte(`{"error":`), c.failure...), '}'))
-	case d.whole && !f.chosen:
+	case given(c.Failure):
+		return wire.EventError(append(append([]byte(`{"error":`), c.Failure...), '}'))
+	case d.whole && f.Choices == nil:
 		return wire.NotAReply("chat completion", data)
 	}
-	return d.say(&c.message, emit)
+	return d.say(c.said, emit)
 }
 
 // say passes on a message in the order in which a model works.
 func (d *decoder) say(m *message, emit wire.Emit) error {
-	if m.call.Present {
-		m.calls = append(m.calls, callPiece{Function: m.call})
+	if m.Call.Present {
+		m.Calls = append(m.Calls, wire.Optional[callPiece]{Value: callPiece{Function: m.Call}, Present: true})
 	}
-	if len(d.calls)+len(m.calls) > wire.MaxCalls {
+	if len(d.calls)+len(m.Calls) > wire.MaxCalls {
 		return wire.TooManyCalls()
 	}
-	detailed := d.details.addAll(m.details)
-	if thinking := cmp.Or(m.thinking+cmp.Or(m.reasoningContent, m.reasoning), detailed); thinking != "" {
+	detailed := d.details.addAll(m.Details)
+	if thinking := cmp.Or(m.Content.thinking+cmp.Or(m.ReasoningContent, m.Reasoning), detailed); thinking != "" {
 		if s := d.thinking.Add(thinking); s != "" {
 			emit(toolcrib.Delta{Thinking: s})
-			d.reasoned = d.reasoned || m.reasoningContent != ""
+			d.reasoned = d.reasoned || m.ReasoningContent != ""
 		}
 	}
 	// A refusal is shown as text; the reason reports that it is one.
-	said := m.text + m.refusal
-	d.refused = d.refused || m.refusal != ""
+	said := m.Content.text + m.Refusal
+	d.refused = d.refused || m.Refusal != ""
 	// The details end the block of their text; masking in that block removes them.
-	if said != "" || len(m.calls) > 0 || d.reason != "" {
+	if said != "" || len(m.Calls) > 0 || d.reason != "" {
 		s := d.details.take()
 		if s == "" && d.reasoned {
 			s = wire.ReasoningContent
@@ -281,7 +200,7 @@ func (d *decoder) say(m *message, emit wire.Emit) error {
 	if s := d.text.Add(said); said != "" && s != "" {
 		emit(toolcrib.Delta{Text: s})
 	}
-	d.addCalls(m.calls, emit)
+	d.addCalls(m.Calls, emit)
 	return nil
 }
 

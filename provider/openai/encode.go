@@ -26,7 +26,6 @@ type conversation struct {
 	answer  answerPlan
 	api     string  // path of the last request
 	decoder decoder // decodes one reply after another
-	frame   frame   // of the decoder
 
 	replays      bool   // reasoning is sent as reasoning_content, in every turn of the assistant
 	afterResults bool   // the last message is a result of a tool
@@ -53,7 +52,7 @@ func (c *conversation) Stream(ctx context.Context, req *toolcrib.Request) iter.S
 			c.history.Exchange(ctx, path, body, &responsesDecoder{}, yield)
 			return
 		}
-		c.decoder = decoder{frame: &c.frame, tools: c.history.ToolNames}
+		c.decoder = decoder{tools: c.history.ToolNames}
 		c.history.Exchange(ctx, path, body, &c.decoder, c.repairing(yield))
 	}
 }

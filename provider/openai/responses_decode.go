@@ -15,7 +15,6 @@ import (
 // response. Compatible servers omit some of that, so
 // missing parts are taken from later reports.
 type responsesDecoder struct {
-	event    responsesEvent // the current one
 	items    []itemState
 	calls    int
 	finish   toolcrib.Finish
@@ -39,11 +38,11 @@ type itemState struct {
 
 // responsesEvent is an event; which fields are set depends on its type.
 type responsesEvent struct {
-	Kind      wire.Word       `json:"type"`
-	Index     int             `json:"output_index"`
-	Summary   int             `json:"summary_index"` // of reasoning; or
-	Content   int             `json:"content_index"`
-	Delta     string          `json:"delta"`
+	Kind      string          `json:"type"`
+	Index     float64         `json:"output_index"`
+	Summary   float64         `json:"summary_index"` // of reasoning; or
+	Content   float64         `json:"content_index"`
+	Delta     wire.Text       `json:"delta"`
 	Arguments wire.Loose      `json:"arguments"`
 	Item      responsesItem   `json:"item"`
 	Response  responsesReply  `json:"response"`
@@ -52,11 +51,11 @@ type responsesEvent struct {
 
 // responsesReply is the response object, both at its start and at its end.
 type responsesReply struct {
-	Object     wire.Word       `json:"object"`
-	Status     string          `json:"status"`
-	Model      wire.Word       `json:"model"`
-	Output     []responsesItem `json:"output"`
-	Usage      usage           `json:"usage"`
+	Object     string               `json:"object"`
+	Status     string               `json:"status"`
+	Model      string               `json:"model"`
+	Output     []responsesItem      `json:"output"`
+	Usage      wire.Optional[usage] `json:"usage"`
 	Incomplete struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
@@ -65,7 +64,7 @@ type responsesReply struct {
 
 // responsesItem is one item of the output.
 type responsesItem struct {
-	Kind      wire.Word       `json:"type"`
+	Kind      string          `json:"type"`
 	ID        string          `json:"id"`
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
@@ -95,25 +94,26 @@ func (i *responsesItem) back() string {
 }
 
 // readTexts decodes the texts, including refusals, of a list of parts, or a plain string.
-func readTexts(raw json.RawMessage) (texts []string, refused bool) {
-	c := wire.NewCursor(raw)
-	switch c.Peek() {
-	case '"':
-		return []string{c.String()}, false
-	case '[':
-		c.Enter('[')
-		for c.Next() {
-			var part struct {
-				Text    string `json:"text"`
-				Refusal string `json:"refusal"`
-			}
-			c.Into(&part)
-			if part.Text != "" {
-				texts = append(texts, part.Text)
-			}
-			if part.Refusal != "" {
-				texts, refused = append(texts, part.Refusal), true
-			}
+func readTexts(raw json.RawMessage) (texts []wire.Text, refused bool) {
+	if len(raw) == 0 {
+		return nil, false
+	}
+	var text wire.Text
+	var parts []struct {
+		Text    wire.Text `json:"text"`
+		Refusal wire.Text `json:"refusal"`
+	}
+	if raw[0] == '"' {
+		_ = text.UnmarshalJSON(raw)
+		return []wire.Text{text}, false
+	}
+	_ = wire.Read(raw, &parts)
+	for _, part := range parts {
+		if part.Text != "" {
+			texts = append(texts, part.Text)
+		}
+		if part.Refusal != "" {
+			texts, refused = append(texts, part.Refusal), true
 		}
 	}
 	return texts, refused
@@ -122,53 +122,49 @@ func readTexts(raw json.RawMessage) (texts []string, refused bool) {
 func (d *responsesDecoder) Complete() bool { return d.status != "" }
 
 func (d *responsesDecoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
-	e := &d.event
-	if _, err := wire.Read(f.Data, e); err != nil {
+	var e responsesEvent
+	if err := wire.Read(f.Data, &e); err != nil {
 		return false, false, err
 	}
-	if len(e.Kind) == 0 {
-		e.Kind = f.Event
-	}
+	e.Kind = cmp.Or(e.Kind, string(f.Event))
 	d.note(&e.Response)
-	return d.take(e, f.Data, emit)
+	return d.take(&e, f.Data, emit)
 }
 
 // note records the fields of the response that any event may have.
 func (d *responsesDecoder) note(r *responsesReply) {
-	if len(r.Model) > 0 && string(r.Model) != d.finish.Model {
-		d.finish.Model = string(r.Model)
-	}
+	d.finish.Model = cmp.Or(r.Model, d.finish.Model)
 	if r.Usage.Present {
-		d.finish.Usage = r.Usage.tokens()
+		d.finish.Usage = r.Usage.Value.tokens()
 	}
 	d.reason = cmp.Or(r.Incomplete.Reason, d.reason)
 }
 
 func (d *responsesDecoder) take(e *responsesEvent, data []byte, emit wire.Emit) (alive, done bool, err error) {
-	switch string(e.Kind) {
+	switch e.Kind {
 	case "response.output_text.delta":
-		d.say(d.item(e.Index), e.Delta, emit)
+		d.say(d.item(int(wire.Int(e.Index))), e.Delta, emit)
 	case "response.refusal.delta":
 		d.refused = true
-		d.say(d.item(e.Index), e.Delta, emit)
+		d.say(d.item(int(wire.Int(e.Index))), e.Delta, emit)
 	case "response.function_call_arguments.delta":
-		d.argue(d.item(e.Index), e.Delta, emit)
+		d.argue(d.item(int(wire.Int(e.Index))), string(e.Delta), emit)
 	case "response.function_call_arguments.done":
-		if k := d.item(e.Index); !k.spoken {
+		if k := d.item(int(wire.Int(e.Index))); !k.spoken {
 			d.argue(k, string(e.Arguments), emit)
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		d.think(d.item(e.Index), e.Summary+e.Content, e.Delta, emit)
+		d.think(d.item(int(wire.Int(e.Index))), int(wire.Int(e.Summary+e.Content)), e.Delta, emit)
 	case "response.created", "response.in_progress", "response.queued", "keepalive":
 		return false, false, nil // no output yet: the model may reason for minutes
 	case "response.output_item.added":
-		k := d.itemOf(e.Index, e.Item.ID)
-		if string(e.Item.Kind) == "function_call" {
+		k := d.itemOf(int(wire.Int(e.Index)), e.Item.ID)
+		if e.Item.Kind == "function_call" {
 			return true, false, d.startCall(k, &e.Item, emit)
 		}
-		return string(e.Item.Kind) != "reasoning", false, nil
+		return e.Item.Kind != "reasoning", false, nil
 	case "response.output_item.done":
-		return true, false, d.end(d.itemOf(e.Index, e.Item.ID), &e.Item, emit)
+		return true, false, d.end(d.itemOf(int(wire.Int(e.Index)), e.Item.ID), &e.Item, emit)
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done":
 		return true, true, d.over(e, data, emit)
 	case "error":
@@ -184,11 +180,11 @@ func (d *responsesDecoder) over(e *responsesEvent, data []byte, emit wire.Emit) 
 	r := &e.Response
 	d.status = r.Status
 	switch {
-	case given(r.Error), r.Status == "failed", string(e.Kind) == "response.failed":
+	case given(r.Error), r.Status == "failed", e.Kind == "response.failed":
 		return d.failure(cmp.Or(string(r.Error), string(e.Error)), data)
-	case string(e.Kind) == "response.cancelled" || r.Status == "cancelled":
+	case e.Kind == "response.cancelled" || r.Status == "cancelled":
 		return &toolcrib.ModelError{Class: toolcrib.ErrOther, Message: "the API cancelled the response"}
-	case d.status == "" && string(e.Kind) == "response.incomplete":
+	case d.status == "" && e.Kind == "response.incomplete":
 		d.status = "incomplete"
 	case d.status == "":
 		d.status = "completed"
@@ -221,11 +217,11 @@ func (d *responsesDecoder) failure(inner string, data []byte) error {
 // Whole decodes a reply that is not a stream, with the same steps.
 func (d *responsesDecoder) Whole(body []byte, emit wire.Emit) error {
 	var r responsesReply
-	if _, err := wire.Read(body, &r); err != nil {
+	if err := wire.Read(body, &r); err != nil {
 		return err
 	}
 	d.note(&r)
-	if string(r.Object) != "response" && len(r.Output) == 0 {
+	if r.Object != "response" && len(r.Output) == 0 {
 		if err := wire.Failure(body); err != nil {
 			return err
 		}
@@ -281,7 +277,7 @@ func (d *responsesDecoder) itemOf(index int, id string) *itemState {
 	return k
 }
 
-func (d *responsesDecoder) say(k *itemState, text string, emit wire.Emit) {
+func (d *responsesDecoder) say(k *itemState, text wire.Text, emit wire.Emit) {
 	if s := d.text.Add(text); s != "" {
 		k.spoken = true
 		emit(toolcrib.Delta{Text: s})
@@ -289,7 +285,7 @@ func (d *responsesDecoder) say(k *itemState, text string, emit wire.Emit) {
 }
 
 // think emits reasoning, with its parts as paragraphs.
-func (d *responsesDecoder) think(k *itemState, part int, text string, emit wire.Emit) {
+func (d *responsesDecoder) think(k *itemState, part int, text wire.Text, emit wire.Emit) {
 	s := d.thinking.Add(text)
 	if s == "" {
 		return
@@ -330,7 +326,7 @@ func (d *responsesDecoder) end(k *itemState, item *responsesItem, emit wire.Emit
 	if k.done {
 		return nil
 	}
-	switch string(item.Kind) {
+	switch item.Kind {
 	case "function_call":
 		k.done = true
 		if err := d.startCall(k, item, emit); err != nil {
@@ -344,7 +340,9 @@ func (d *responsesDecoder) end(k *itemState, item *responsesItem, emit wire.Emit
 		texts, refused := readTexts(item.Content)
 		d.refused = d.refused || refused
 		if !k.spoken {
-			d.say(k, strings.Join(texts, ""), emit)
+			for _, text := range texts {
+				d.say(k, text, emit)
+			}
 		}
 	case "reasoning":
 		k.done = true

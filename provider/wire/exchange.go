@@ -162,18 +162,7 @@ func (r *Reply) rest(buf []byte) ([]byte, error) {
 // decodeWhole decodes a body that is not a stream of events: one JSON value, or several, which
 // are the chunks of a stream without its framing.
 func (r *Reply) decodeWhole(body []byte, d Decoder) error {
-	c := NewCursor(opening(body))
-	values := make([][]byte, 0, 1)
-	if c.Peek() == '[' {
-		for more := c.EnterList(); more; more = c.Next() {
-			values = append(values, c.Raw())
-		}
-	} else if values = append(values, c.Raw()); c.Err() == nil {
-		for c.Peek() == '{' {
-			values = append(values, c.Raw())
-		}
-	}
-	err := c.End()
+	values, err := valuesOf(opening(body))
 	switch {
 	case err != nil:
 	case len(values) == 1:
@@ -184,12 +173,30 @@ func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 		}
 	}
 	if err == nil && !d.Complete() {
-		err = errJSON
+		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
 		return r.bad(err, body)
 	}
 	return nil
+}
+
+// valuesOf returns the elements of a list, or the values of a sequence.
+func valuesOf(body []byte) (values []json.RawMessage, err error) {
+	if body[0] == '[' {
+		err = json.Unmarshal(body, &values)
+		return values, err
+	}
+	for in := json.NewDecoder(bytes.NewReader(body)); ; {
+		var value json.RawMessage
+		switch err = in.Decode(&value); {
+		case err == io.EOF:
+			return values, nil
+		case err != nil:
+			return nil, err
+		}
+		values = append(values, value)
+	}
 }
 
 func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {

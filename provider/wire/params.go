@@ -36,20 +36,21 @@ func ParseExtra(raw json.RawMessage, reserved ...string) (Extra, error) {
 	if compact.String() == "null" {
 		return x, nil
 	}
-	c := NewCursor(compact.Bytes())
-	if !c.Enter('{') {
+	in := json.NewDecoder(&compact)
+	if open, err := in.Token(); err != nil || open != json.Delim('{') {
 		return x, errors.New("extra: must be an object")
 	}
-	for {
-		key, ok := c.Key()
-		if !ok {
-			break
+	for in.More() {
+		var value json.RawMessage
+		name, _ := in.Token() // the text is valid
+		if err := in.Decode(&value); err != nil {
+			return x, err
 		}
-		if name, value := string(key), c.Raw(); !slices.Contains(reserved, name) {
+		if name := name.(string); !slices.Contains(reserved, name) {
 			x.set(name, value)
 		}
 	}
-	return x, c.Err()
+	return x, nil
 }
 
 func (x *Extra) set(name string, value []byte) {
