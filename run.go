@@ -94,8 +94,8 @@ type Agent struct {
 
 	// Restrictions that the run itself was started with, in addition to those of its agent
 	// (--read-only, --skill). ReadOnly and Skills include them.
-	ToldReadOnly bool     `json:"told_read_only,omitempty"`
-	ToldSkills   []string `json:"told_skills,omitempty"`
+	RunReadOnly bool     `json:"told_read_only,omitempty"`
+	RunSkills   []string `json:"told_skills,omitempty"`
 }
 
 // SessionLimits bound the total usage of all runs of a session, including sub-agents and workers. A field that is 0

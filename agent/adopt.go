@@ -124,7 +124,7 @@ func giveName(c *toolcrib.ToolCall, offered map[string]bool, mask *guard.Masker)
 	if bare := bareName(c.Name); !offered[c.Name] && offered[bare] {
 		c.Name = bare
 	}
-	if toolcrib.ValidToolName(c.Name) && !mask.Holds(c.Name) {
+	if toolcrib.ValidToolName(c.Name) && !mask.Contains(c.Name) {
 		return
 	}
 	const most = 128
@@ -180,7 +180,7 @@ func (ids *callIDs) give(c *toolcrib.ToolCall) {
 		ids.seen[own] |= idSent
 	}
 	if own != "" && !c.Duplicate && !ids.taken(own) && len(own) <= maxIDBytes && utf8.ValidString(own) &&
-		!ids.mask.Holds(own) {
+		!ids.mask.Contains(own) {
 		ids.seen[own] |= idGiven
 		return
 	}
@@ -219,7 +219,7 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 			if call.Arguments = mask.MaskJSON(call.Arguments); len(call.Arguments) == 0 || call.Arguments[0] != '{' {
 				call.Arguments = canonicalEmpty
 			}
-			if call.ID = mask.Mask(call.ID); mask.Holds(call.Name) {
+			if call.ID = mask.Mask(call.ID); mask.Contains(call.Name) {
 				giveName(&call, nil, mask)
 			}
 			call.Broken, call.Problem, call.Sent = mask.Clean(call.Broken), mask.Clean(call.Problem), ""
@@ -227,7 +227,7 @@ func cleanMessage(mask *guard.Masker, m toolcrib.Message) toolcrib.Message {
 		case p.ToolResult != nil:
 			result := *p.ToolResult
 			result.CallID, result.Content = mask.Mask(result.CallID), mask.Clean(result.Content)
-			if mask.Holds(result.Name) {
+			if mask.Contains(result.Name) {
 				result.Name = toolcrib.InvalidName
 			}
 			p.ToolResult = &result

@@ -285,13 +285,13 @@ func masked[T bytestring](m *Masker, s T) []byte {
 // only cleans.
 func (m *Masker) Clean(s string) string { return m.Mask(Clean(s)) }
 
-// Holds reports whether a call with s in its arguments is refused: s contains the mark of a
+// Contains reports whether a call with s in its arguments is refused: s contains the mark of a
 // secret, or the value of one of at least [MinRefusedBytes].
-func (m *Masker) Holds(s string) bool {
+func (m *Masker) Contains(s string) bool {
 	return !m.Empty() && !holds(m.now().arguments, s).none()
 }
 
-// SecretIn returns the name of a secret in the texts of a value, found as by [Masker.Holds]; "" if
+// SecretIn returns the name of a secret in the texts of a value, found as by [Masker.Contains]; "" if
 // it has none.
 func (m *Masker) SecretIn(value any) (name string) {
 	text, err := json.Marshal(value)

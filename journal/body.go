@@ -440,23 +440,23 @@ type CallDecision struct {
 	Result    json.RawMessage `json:"result,omitempty"`    // for in_doubt, the actual outcome; for input, the answer
 }
 
-// Word returns the decision as one value: Decision, or the decision on each call if those given call by
+// Overall returns the decision as one value: Decision, or the decision on each call if those given call by
 // call agree. edited reports whether a call runs with other arguments than the model's, which is not so
 // if the calls were denied after such an edit.
-func (r *ConfirmationResolved) Word() (word string, edited bool) {
+func (r *ConfirmationResolved) Overall() (decision string, edited bool) {
 	for _, d := range r.Calls {
 		edited = edited || len(d.Arguments) > 0
-		switch word {
+		switch decision {
 		case "", d.Decision:
-			word = d.Decision
+			decision = d.Decision
 		default:
-			word = DecisionMixed
+			decision = DecisionMixed
 		}
 	}
-	if r.Decision != DecisionMixed || r.Open || word == "" {
+	if r.Decision != DecisionMixed || r.Open || decision == "" {
 		return r.Decision, edited && r.Decision != DecisionDeny
 	}
-	return word, edited
+	return decision, edited
 }
 
 // Of returns the decision on one call.

@@ -184,9 +184,9 @@ func (v *Approval) propose() {
 }
 
 func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
-	word, edited := b.Word()
+	decision, edited := b.Overall()
 	v.Decisions = append(v.Decisions, ApprovalWord{
-		Decision: word, Edited: edited, By: b.By, Token: b.Token,
+		Decision: decision, Edited: edited, By: b.By, Token: b.Token,
 		Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember,
 	})
 	for i := range v.Calls {

@@ -351,10 +351,10 @@ func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 		def.TaintWrites = team.WorkerTaint(def.TaintWrites, b.anyHost())
 	}
 	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly ||
-		start.Agent.ToldReadOnly
+		start.Agent.RunReadOnly
 	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
 	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
-	names, err := WithSkills(def.Skills, start.Agent.ToldSkills)
+	names, err := WithSkills(def.Skills, start.Agent.RunSkills)
 	if err != nil || slices.Equal(names, start.Agent.Skills) {
 		return err // the same skills count with what they held then
 	}

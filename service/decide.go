@@ -94,9 +94,9 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 		return Decided{}, err
 	}
 	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), Calls: decision.Calls}
-	word, _ := said.Word()
+	outcome, _ := said.Overall()
 	out := Decided{
-		ID: v.ID, Run: v.Run, Decision: word, By: agent.NameOf(who),
+		ID: v.ID, Run: v.Run, Decision: outcome, By: agent.NameOf(who),
 		Reason: d.Reason, Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
 	}
 	if state.Approval != nil {

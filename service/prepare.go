@@ -216,8 +216,8 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	if ch.ToolChoice != nil {
 		def.ToolChoice = *ch.ToolChoice
 	}
-	def.ReadOnly, def.ToldReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
-	def.ToldSkills = ch.Skills
+	def.ReadOnly, def.RunReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
+	def.RunSkills = ch.Skills
 	if def.Skills, err = WithSkills(def.Skills, ch.Skills); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) 
 	tell = s.Env.Once(tell)
 	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return s.firstSight(task.Principal, k, one, tell) })
 	for _, p := range c.off {
-		if slices.ContainsFunc(task.Agent.ToldSkills, func(name string) bool { return skill.ShownName(name) == p.Name }) {
+		if slices.ContainsFunc(task.Agent.RunSkills, func(name string) bool { return skill.ShownName(name) == p.Name }) {
 			return env.BadRequestf("--skill: %s", p.Message)
 		}
 	}
@@ -440,7 +440,7 @@ func (s *Service) giveProject(task *agent.Task, tell func(string), looked links)
 	var p project.Project
 	var err error
 	if looked.at(task.Workspace) == there {
-		p, err = project.Around(task.Workspace, func(path string) bool { return looked.at(path) != absent })
+		p, err = project.FindFrom(task.Workspace, func(path string) bool { return looked.at(path) != absent })
 	} else {
 		p, err = project.Find(task.Workspace)
 	}

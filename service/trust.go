@@ -236,7 +236,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	}
 	names := pathTexts(paths)
 	tell("a command changed files that steer toolcrib or programs beside it: %s; review them before you continue", names)
-	folders, err := env.TrustStore().RevokeAround(paths...)
+	folders, err := env.TrustStore().RevokeContaining(paths...)
 	if err != nil {
 		tell("the trust in their folder could not be ended: %v", err)
 	}

@@ -34,8 +34,8 @@ type Seal [sha256.Size]byte
 // summands or the sum, other summands with the same sum cannot be made.
 func (s *Seal) Add(other Seal) { subtle.XORBytes(s[:], s[:], other[:]) }
 
-// Holds reports whether stored is equal to the seal, in constant time.
-func (s Seal) Holds(stored []byte) bool { return hmac.Equal(s[:], stored) }
+// Equal reports whether stored is equal to the seal, in constant time.
+func (s Seal) Equal(stored []byte) bool { return hmac.Equal(s[:], stored) }
 
 // The tables, in addition to that of runs, on which permissions depend; see [SealedDocs]. Each
 // is small, and has one seal over all rows.

@@ -46,8 +46,8 @@ type Snapshot interface {
 	Used(ctx context.Context, do func(UseEntry) error) error
 	// TokenCalls calls do with the number of calls counted for each access token.
 	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
-	// Strays describes tables and rows that the store never writes, such as rows of missing runs.
-	Strays(ctx context.Context) ([]string, error)
+	// Unexpected describes tables and rows that the store never writes, such as rows of missing runs.
+	Unexpected(ctx context.Context) ([]string, error)
 }
 
 // Row is the row of a run: its record, and the values that chain and seals need.
@@ -176,7 +176,7 @@ func (r *Row) Digest() string {
 
 // Check returns a [*ChainError] if the row is not as it was sealed. If keys is nil, it returns nil.
 func (r *Row) Check(keys *Keys) error {
-	if keys == nil || r.Seal(keys.SealRun(), r.Values(nil)).Holds(r.Sealed) {
+	if keys == nil || r.Seal(keys.SealRun(), r.Values(nil)).Equal(r.Sealed) {
 		return nil
 	}
 	return &ChainError{Run: r.Record.ID, What: "its row is not as it was sealed"}

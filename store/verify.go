@@ -584,7 +584,7 @@ func VerifyAll(ctx context.Context, s Snapshot, keys *Keys) (all VerifiedAll, er
 	v := newVerifier(s, keys)
 	err = v.system(ctx, nil)
 	all.System = v.head
-	for _, step := range []func(context.Context, *VerifiedAll) error{v.runs, v.totals, v.tokens, v.strays} {
+	for _, step := range []func(context.Context, *VerifiedAll) error{v.runs, v.totals, v.tokens, v.unexpected} {
 		if err := all.add(err); err != nil {
 			return all, err
 		}
@@ -648,7 +648,7 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		}
 		return err
 	}
-	strays := false
+	unexpected := false
 	for after, more := int64(math.MinInt32), true; err == nil && more; {
 		if rows, err = v.s.Runs(ctx, after); err != nil {
 			return err
@@ -665,7 +665,7 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 				err = next()
 			}
 			if c == nil || c.row.Num != num {
-				strays = true
+				unexpected = true
 			} else if err == nil {
 				c.take(e)
 			}
@@ -676,7 +676,7 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		}
 		after = last
 	}
-	if strays {
+	if unexpected {
 		_ = all.add(&ChainError{What: "there are events of no run"}) // it is a broken chain
 	}
 	return err
@@ -730,8 +730,8 @@ func (v *verifier) tokens(ctx context.Context, all *VerifiedAll) error {
 	return nil
 }
 
-// strays finds rows that belong to no run.
-func (v *verifier) strays(ctx context.Context, all *VerifiedAll) error {
+// unexpected finds rows that belong to no run.
+func (v *verifier) unexpected(ctx context.Context, all *VerifiedAll) error {
 	for _, run := range slices.Sorted(maps.Keys(v.kept)) { // results of missing runs
 		err := v.kept[run].check(run)
 		if removed, _ := v.absent(run); removed {
@@ -741,8 +741,8 @@ func (v *verifier) strays(ctx context.Context, all *VerifiedAll) error {
 			return err
 		}
 	}
-	strays, err := v.s.Strays(ctx)
-	for _, what := range strays {
+	unexpected, err := v.s.Unexpected(ctx)
+	for _, what := range unexpected {
 		_ = all.add(&ChainError{What: what}) // it is a broken chain
 	}
 	return err

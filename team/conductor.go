@@ -69,7 +69,7 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 		if answer != "" && !yield(toolcrib.Delta{Text: answer}, nil) {
 			return
 		}
-		if len(questions) > 0 && !yield(toolcrib.Delta{Thinking: told(questions)}, nil) {
+		if len(questions) > 0 && !yield(toolcrib.Delta{Thinking: describe(questions)}, nil) {
 			return
 		}
 		for i, q := range questions {
@@ -84,8 +84,8 @@ func (conductor) Stream(ctx context.Context, req *toolcrib.Request) iter.Seq2[to
 	}
 }
 
-// told describes the questions of a turn to people who read the run.
-func told(questions []question) string {
+// describe describes the questions of a turn to people who read the run.
+func describe(questions []question) string {
 	names := make([]string, len(questions))
 	for i := range questions {
 		names[i] = questions[i].agent

@@ -232,7 +232,7 @@ func (p *Plan) assessment(all []reply, lines []string) *Assessment {
 			}
 			seen[one.ID] = true
 			for k := range one.Evidence {
-				one.Evidence[k].Found = stands(lines, &one.Evidence[k])
+				one.Evidence[k].Found = quoted(lines, &one.Evidence[k])
 			}
 			item := &a.Items[n]
 			item.Says = append(item.Says, Judgement{r.agent, one.Score, one.Comment, one.Evidence})
@@ -287,8 +287,8 @@ func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 // place matches the lines that evidence names.
 var place = lazyregexp.New(`(?i)^\s*lines?\s+(\d{1,7})(?:\s*(?:-|–|to)\s*(\d{1,7}))?\s*$`)
 
-// stands reports whether a quotation is in the lines that it names.
-func stands(lines []string, e *Evidence) bool {
+// quoted reports whether a quotation is in the lines that it names.
+func quoted(lines []string, e *Evidence) bool {
 	m := place.FindStringSubmatch(e.Place)
 	if m == nil || strings.TrimSpace(e.Quote) == "" {
 		return false

@@ -144,8 +144,8 @@ func (m *Metrics) count(r *run, e toolcrib.Event) {
 		m.approvals.WithLabelValues(string(b.Kind)).Inc()
 	case *journal.ConfirmationResolved:
 		if r.answers(b) {
-			word, _ := b.Word()
-			m.answers.WithLabelValues(word).Inc()
+			decision, _ := b.Overall()
+			m.answers.WithLabelValues(decision).Inc()
 			m.waited.Observe(e.Time.Sub(r.askedAt).Seconds())
 		}
 	case *journal.ToolResult:

@@ -48,11 +48,11 @@ func Find(workspace string) (Project, error) {
 	if start, err = filepath.Abs(start); err != nil {
 		return Project{}, err
 	}
-	return Around(start, func(string) bool { return true })
+	return FindFrom(start, func(string) bool { return true })
 }
 
-// Around is Find for an absolute path without symbolic links. If exists returns false for a path, it is not checked.
-func Around(start string, exists func(path string) bool) (Project, error) {
+// FindFrom is Find for an absolute path without symbolic links. If exists returns false for a path, it is not checked.
+func FindFrom(start string, exists func(path string) bool) (Project, error) {
 	for dir, n := start, 0; n < maxLevels; n++ {
 		git := filepath.Join(dir, ".git")
 		if !exists(git) {

@@ -110,7 +110,7 @@ func TestDecision(t *testing.T) {
 		{journal.DecisionMixed, true, map[string]journal.CallDecision{"a": edited}, journal.DecisionMixed, true},
 		{journal.DecisionDeny, false, map[string]journal.CallDecision{"a": edited, "b": no}, journal.DecisionDeny, false},
 	} {
-		word, changed := (&journal.ConfirmationResolved{Decision: c.decision, Open: c.open, Calls: c.calls}).Word()
+		word, changed := (&journal.ConfirmationResolved{Decision: c.decision, Open: c.open, Calls: c.calls}).Overall()
 		if word != c.want || changed != c.edited {
 			t.Errorf("%+v: %s, %v", c, word, changed)
 		}

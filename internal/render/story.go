@@ -234,7 +234,7 @@ func (t *Story) asked(b *journal.ConfirmationRequired) {
 }
 
 func (t *Story) resolved(b *journal.ConfirmationResolved) {
-	one, edited := b.Word()
+	one, edited := b.Overall()
 	text := decided(one)
 	if edited && one == journal.DecisionApprove {
 		text += " with other arguments"

@@ -220,10 +220,10 @@ func (s Store) Revoke(dir string) error {
 	})
 }
 
-// RevokeAround removes the trust in every folder that contains one of the paths, at any depth, and
+// RevokeContaining removes the trust in every folder that contains one of the paths, at any depth, and
 // returns these folders, sorted. The paths are absolute and need no longer exist. It is for
 // protected files that a program has changed, so that a person must review them again.
-func (s Store) RevokeAround(paths ...string) (revoked []string, err error) {
+func (s Store) RevokeContaining(paths ...string) (revoked []string, err error) {
 	known, _ := s.entries() // a record that cannot be read trusts nothing
 	for dir := range known {
 		holds := func(path string) bool {

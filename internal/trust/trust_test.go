@@ -407,7 +407,7 @@ func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 
 // A protected file that changed ends the trust in each folder that holds it, and in
 // no other (design.md §7).
-func TestTrust_RevokeAround(t *testing.T) {
+func TestTrust_RevokeContaining(t *testing.T) {
 	s, top := newStore(t), t.TempDir()
 	for _, name := range []string{".", "in", "in/deep", "inner", "other"} {
 		write(t, filepath.Join(top, name, "toolcrib.yaml"), name)
@@ -415,7 +415,7 @@ func TestTrust_RevokeAround(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := s.RevokeAround(filepath.Join(t.TempDir(), "x")); err != nil || len(got) != 0 {
+	if got, err := s.RevokeContaining(filepath.Join(t.TempDir(), "x")); err != nil || len(got) != 0 {
 		t.Errorf("elsewhere: %v, %v", got, err)
 	}
 	real, err := filepath.EvalSymlinks(top)
@@ -426,14 +426,14 @@ func TestTrust_RevokeAround(t *testing.T) {
 	if err := os.Symlink(filepath.Join(top, "in"), link); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.RevokeAround(filepath.Join(link, "hook"), filepath.Join(top, "in", "gone", "hook"))
+	got, err := s.RevokeContaining(filepath.Join(link, "hook"), filepath.Join(top, "in", "gone", "hook"))
 	if want := []string{real, filepath.Join(real, "in")}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	check(t, s, filepath.Join(top, "in"), trust.Untrusted)
 	check(t, s, filepath.Join(top, "inner"), trust.Trusted)
 	check(t, s, filepath.Join(top, "in/deep"), trust.Trusted)
-	if got, err := s.RevokeAround(filepath.Join(top, "in", "hook")); err != nil || len(got) != 0 {
+	if got, err := s.RevokeContaining(filepath.Join(top, "in", "hook")); err != nil || len(got) != 0 {
 		t.Errorf("a second time: %v, %v", got, err)
 	}
 }

@@ -267,7 +267,7 @@ func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.M
 				return err
 			}
 			all = append(all, m)
-			if !s.keys.SealMessage(run, &m).Holds(seal) {
+			if !s.keys.SealMessage(run, &m).Equal(seal) {
 				return &store.Error{
 					Kind: store.ErrCorrupt, Path: s.path, Err: fmt.Errorf("a message to run %s was changed from outside", run),
 				}

@@ -219,17 +219,17 @@ func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls i
 	})
 }
 
-// Strays reports tables, indexes, views and triggers that are not in the schema, rows that belong to no
+// Unexpected reports tables, indexes, views and triggers that are not in the schema, rows that belong to no
 // run, and rows that are never written.
-func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
+func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err error) {
 	same, err := sn.sameSchema(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !same {
-		strays = append(strays, "a table, view or trigger is not toolcrib's, or one of toolcrib's is missing")
+		unexpected = append(unexpected, "a table, view or trigger is not toolcrib's, or one of toolcrib's is missing")
 	}
-	for _, stray := range []struct{ what, query string }{
+	for _, found := range []struct{ what, query string }{
 		{"there are pieces that belong to no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a session whose newest run is another one", `SELECT count(*) FROM docs
 			WHERE last <> CASE kind WHEN 'session' THEN ifnull((` + lastRun + `), 0) ELSE 0 END`},
@@ -243,14 +243,14 @@ func (sn snapshot) Strays(ctx context.Context) (strays []string, err error) {
 		},
 	} {
 		var n int64
-		if err := one(ctx, sn, stray.query, nil, &n); err != nil {
+		if err := one(ctx, sn, found.query, nil, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {
-			strays = append(strays, stray.what)
+			unexpected = append(unexpected, found.what)
 		}
 	}
-	return strays, nil
+	return unexpected, nil
 }
 
 // sameSchema reports whether the file has exactly the tables, indexes, views and triggers of the

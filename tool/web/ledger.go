@@ -130,11 +130,11 @@ func (f *fetcher) spent() error {
 
 // metered is a body that records bytes before they are read.
 type metered struct {
-	from  io.Reader
-	f     *fetcher
-	call  toolcrib.Call
-	left  int64 // bytes that the call may still read
-	ahead int64 // bytes that are recorded, but not read yet
+	from     io.Reader
+	f        *fetcher
+	call     toolcrib.Call
+	left     int64 // bytes that the call may still read
+	reserved int64 // bytes that are recorded, but not read yet
 }
 
 func (m *metered) Read(b []byte) (int, error) {
@@ -143,38 +143,38 @@ func (m *metered) Read(b []byte) (int, error) {
 	}
 	b = b[:min(int64(len(b)), m.left)]
 	if m.f.SessionBytes > 0 {
-		if m.ahead == 0 {
+		if m.reserved == 0 {
 			if err := m.take(); err != nil {
 				return 0, err
 			}
 		}
-		b = b[:min(int64(len(b)), m.ahead)]
+		b = b[:min(int64(len(b)), m.reserved)]
 	}
 	n, err := m.from.Read(b)
 	m.left -= int64(n)
 	if m.f.SessionBytes > 0 {
-		m.ahead -= int64(n)
+		m.reserved -= int64(n)
 	}
 	return n, err
 }
 
 func (m *metered) take() error {
 	return m.f.count(m.call, func(s *spent) error {
-		m.ahead = min(piece, m.left, m.f.SessionBytes-s.Bytes)
-		if m.ahead <= 0 {
-			m.ahead = 0
+		m.reserved = min(piece, m.left, m.f.SessionBytes-s.Bytes)
+		if m.reserved <= 0 {
+			m.reserved = 0
 			return errSpent
 		}
-		s.Bytes += m.ahead
+		s.Bytes += m.reserved
 		return nil
 	})
 }
 
 // done returns the bytes that were recorded, but not read.
 func (m *metered) done() {
-	if m.ahead > 0 {
+	if m.reserved > 0 {
 		_ = m.f.count(m.call, func(s *spent) error { // on an error they stay recorded
-			s.Bytes = max(0, s.Bytes-m.ahead)
+			s.Bytes = max(0, s.Bytes-m.reserved)
 			return nil
 		})
 	}
