@@ -32,9 +32,8 @@ type Users interface {
 	AddUser(ctx context.Context, u NewUser, by string) (Change, error)
 	// User returns a user who is not removed.
 	User(ctx context.Context, name string) (User, error)
-	// Alike returns the user whom people would take a name for: the user of exactly this
-	// name, or otherwise the one that it conflicts with ([TakenBy]), even if removed.
-	// not_found means that the name is free.
+	// Alike returns the user with exactly this name, or otherwise the user whose name conflicts with it
+	// ([TakenBy]), even if removed. not_found means that the name is free.
 	Alike(ctx context.Context, name string) (User, error)
 	// Users returns the users who are not removed, including disabled ones, sorted by name
 	// (bytes), starting after the name after; at most limit of them.

@@ -467,7 +467,7 @@ func inactive(ctx context.Context, users Users, name, what string) (string, erro
 
 // Clock is a time that never goes back, so that a clock that is set back neither revives
 // an expired token nor resets a used-up minute. After a clock was set forward by mistake,
-// and back, a Clock stands still until that time is reached or the process
+// and back, a Clock returns the same time until that time is reached or the process
 // ends.
 type Clock struct {
 	now  func() time.Time

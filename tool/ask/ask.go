@@ -1,6 +1,5 @@
-// Package ask has ask_user: a typed question of the model to the person. Nobody
-// executes it; the run parks as waiting_for_input until somebody answers
-// (contract §11).
+// Package ask implements ask_user: a typed question of the model to the person. It is not
+// executed: the run parks as waiting_for_input until a person answers.
 package ask
 
 import (

@@ -10,10 +10,9 @@ import (
 	"github.com/toolcrib/toolcrib/tool/tables/sqlite"
 )
 
-// Database is one that describe_tables shows (contract §2, sql), of any kind that its URL may
-// mean: postgres://…, postgresql://… or key=value pairs, else a file of SQLite (see
-// [sqlite.Path]). The URL is asked for at each use, since a secret in it may have changed; its
-// error is for operators and must hold no secret.
+// Database returns a database for describe_tables. The kind follows from its URL: postgres://…, postgresql://…
+// or key=value pairs, otherwise a file of SQLite (see [sqlite.Path]). address is called at each use, since a secret
+// in it may have changed; its error is for operators and must not contain secrets.
 func Database(name string, address func(ctx context.Context) (string, error)) tables.Database {
 	return tables.Database{Name: name, Read: func(ctx context.Context, q tables.Query) (tables.Structure, error) {
 		at, err := address(ctx)

@@ -1,6 +1,5 @@
-// Package skillread has read_skill, which reads the skills of a run: what the
-// first message had no room for, and the files beside their SKILL.md (contract
-// §11).
+// Package skillread implements read_skill, which reads the skills of a run: text that did not fit in
+// the first message, and the files in addition to SKILL.md.
 package skillread
 
 import (
@@ -22,21 +21,20 @@ import (
 )
 
 const (
-	// Name is the tool's name, Group its group.
+	// Name is the name of the tool, Group its group.
 	Name  = "read_skill"
 	Group = "skills"
 
 	defaultLimit = 16 << 10
-	// maxLimit is such that a result fits the usual 65 536 bytes even if every
-	// character is one that JSON doubles.
+	// maxLimit is chosen so that a result fits the default of 65 536 bytes even if JSON doubles every character.
 	maxLimit = 24 << 10
 
-	maxListed      = 50      // skills or files that a result names
-	maxListedBytes = 4 << 10 // of their names and descriptions
-	maxExpanded    = 8 << 20 // of a text with its variables replaced
-	envelope       = 512     // bytes of a result besides its content and lists
+	maxListed      = 50      // skills or files that a result lists
+	maxListedBytes = 4 << 10 // bytes of their names and descriptions
+	maxExpanded    = 8 << 20 // bytes of a text with its variables substituted
+	envelope       = 512     // bytes of a result in addition to its content and lists
 	maxNamed       = 10      // skills that an error names
-	sniffBytes     = 8 << 10 // looked at to tell text from binary
+	sniffBytes     = 8 << 10 // bytes that are checked to distinguish text from binary data
 )
 
 const parameters = `{
@@ -50,10 +48,10 @@ const parameters = `{
 	"additionalProperties": false
 }`
 
-// Options for [New].
+// Options are the options of [New].
 type Options struct {
-	// Skills returns the skills of the run that makes the call. Others are not the
-	// model's to read. If nil, or if it returns nil, the run has no skills.
+	// Skills returns the skills of the run that makes the call. The model cannot read others. If nil,
+	// or if it returns nil, the run has no skills.
 	Skills func(call toolcrib.Call) *skill.Set
 	// Variables returns the variables of skill.Set.Text for that run, so that the
 	// same text is read here. If nil, there are no variables.
@@ -72,10 +70,10 @@ type input struct {
 	Limit  int64   `json:"limit"`
 }
 
-// listing is the result without a name.
+// listing is the result of a call without a name.
 type listing struct {
 	Skills []listed `json:"skills"`
-	More   int      `json:"more,omitempty"` // that are not listed
+	More   int      `json:"more,omitempty"` // number of skills that are not listed
 }
 
 type listed struct {
@@ -83,12 +81,12 @@ type listed struct {
 	Description string `json:"description"`
 }
 
-// piece is the result with a name.
+// piece is the result of a call with a name.
 type piece struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	wire.Piece
-	Files     []string `json:"files,omitempty"` // beside SKILL.md; with its beginning only
+	Files     []string `json:"files,omitempty"` // files in addition to SKILL.md; only with the beginning of the text
 	MoreFiles int      `json:"more_files,omitempty"`
 }
 
@@ -98,9 +96,8 @@ func (t *readSkill) Spec() toolcrib.Spec {
 		"piece by piece. Without a name, list the skills of this run.", parameters, toolcrib.EffectReadOnly)
 }
 
-// Call lists the skills of the run, or returns a piece of one, at character
-// bounds: it starts no later than offset, and holds at least one character. Only
-// what a person approved is read: a file that has changed since is an error.
+// Call lists the skills of the run, or returns a piece of one, at character bounds: it starts no later than offset,
+// and has at least one character. Only approved content is read: a file that has changed since is an error.
 func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
@@ -133,7 +130,7 @@ func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	return wire.Output(result)
 }
 
-// unknown lists the skills of the run.
+// unknown returns the error for an unknown name, which lists the skills of the run.
 func unknown(name string, set *skill.Set) error {
 	names := set.Names()
 	if len(names) == 0 {
@@ -147,10 +144,10 @@ func unknown(name string, set *skill.Set) error {
 		strings.Join(names, ", "), more)
 }
 
-// shown is a text of the model's as an error repeats it.
+// shown returns a text of the model for an error.
 func shown(text string) string { return guard.Visible(guard.Clip(text, 100)) }
 
-// list names the skills of the run.
+// list lists the skills of the run.
 func list(set *skill.Set, bound int) listing {
 	out := listing{Skills: []listed{}}
 	room := listRoom(bound)
@@ -164,7 +161,7 @@ func list(set *skill.Set, bound int) listing {
 	return out
 }
 
-// listRoom is how many bytes of JSON a list may take, doubled characters counted.
+// listRoom returns the bytes that a list may take in JSON, including escapes.
 func listRoom(bound int) int {
 	const most = 40 << 10
 	if bound <= 0 {
@@ -209,8 +206,7 @@ func (t *readSkill) read(call toolcrib.Call, s *skill.Skill, in input) (piece, e
 	return out, nil
 }
 
-// within makes the name of a file of the skill, or refuses one that means a file
-// elsewhere.
+// within returns the name of a file of the skill, or an error if it is outside of the skill.
 func within(name string) (string, error) {
 	if strings.ContainsAny(name, "\x00\\") {
 		return "", toolcrib.Failf(toolcrib.InvalidPath,
@@ -222,7 +218,7 @@ func within(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// file reads a file of the skill that is text.
+// file reads a text file of the skill.
 func file(s *skill.Skill, name string) ([]byte, error) {
 	data, err := s.ReadFile(name)
 	switch {
@@ -243,7 +239,7 @@ func file(s *skill.Skill, name string) ([]byte, error) {
 	return data, nil
 }
 
-// files names the files of the skill, and returns the room that they take.
+// files lists the files of the skill, and returns the bytes that the list takes.
 func (p *piece) files(s *skill.Skill, room int64) (taken int64) {
 	room = min(room, maxListedBytes)
 	for _, f := range s.Files {

@@ -15,7 +15,7 @@ import (
 
 const (
 	kind = "postgresql"
-	// maxNames bounds the tables that are looked at.
+	// maxNames bounds the tables that are read.
 	maxNames = 10_000
 
 	connectTimeout   = 5 * time.Second
@@ -23,19 +23,18 @@ const (
 	closeTimeout     = 2 * time.Second
 )
 
-// Read reads the structure of a database, in one transaction that reads only.
-// address is a URL (postgres://…) or key=value pairs, as libpq has them. Errors hold
-// neither address nor password.
+// Read reads the structure of a database in one read-only transaction. address is a URL (postgres://…)
+// or key=value pairs, as in libpq. Errors contain neither address nor password.
 func Read(ctx context.Context, address string, q tables.Query) (tables.Structure, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		// The text of this one quotes the address.
+		// The text of the original error quotes the address.
 		return tables.Structure{}, errors.New("postgresql: the address cannot be read; is it a URL (postgres://…) or key=value pairs?")
 	}
 	if config.ConnectTimeout <= 0 || config.ConnectTimeout > connectTimeout {
 		config.ConnectTimeout = connectTimeout
 	}
-	// No named statements: they would not survive a pooler between us and the server.
+	// No named statements: they do not work through a connection pooler.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if _, ok := config.RuntimeParams["application_name"]; !ok {
 		config.RuntimeParams["application_name"] = "toolcrib"
@@ -58,7 +57,7 @@ func connected(ctx context.Context, config *pgx.ConnConfig, q tables.Query) (s t
 	if err != nil {
 		return s, err
 	}
-	// The search path makes names in types whole, and keeps functions of others out.
+	// The search path makes type names fully qualified, and excludes functions of other schemas.
 	const settings = `SELECT pg_catalog.set_config('search_path', 'pg_catalog', true),
 		pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true)`
 	if _, err := tx.Exec(ctx, settings, strconv.FormatInt(statementTimeout.Milliseconds(), 10)); err != nil {
@@ -88,9 +87,8 @@ func read(ctx context.Context, tx pgx.Tx, q tables.Query) (tables.Structure, err
 	return s, keys(ctx, tx, ids, at)
 }
 
-// list fills in the tables that are wanted, and returns their object identifiers in
-// the same order. Parts of partitioned tables belong to the whole, and are no tables
-// of their own here.
+// list adds the selected tables, and returns their object identifiers in the same order. Partitions
+// belong to their partitioned table and are not listed.
 func list(ctx context.Context, tx pgx.Tx, q tables.Query, s *tables.Structure) ([]string, error) {
 	const query = `SELECT c.oid::text, n.nspname::text, c.relname::text,
 			CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' ELSE 'table' END
@@ -149,7 +147,7 @@ func columns(ctx context.Context, tx pgx.Tx, ids string, at map[string]*tables.T
 	return err
 }
 
-// keys fills in primary and foreign keys, columns in the order that the key has.
+// keys adds primary and foreign keys, with columns in the order of the key.
 func keys(ctx context.Context, tx pgx.Tx, ids string, at map[string]*tables.Table) error {
 	const names = `ARRAY(SELECT a.attname::text FROM unnest(k.KEY) WITH ORDINALITY AS u(number, place)
 		JOIN pg_attribute a ON a.attrelid = k.TABLE AND a.attnum = u.number ORDER BY u.place)`

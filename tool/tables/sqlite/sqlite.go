@@ -19,15 +19,14 @@ import (
 
 const (
 	kind = "sqlite"
-	// schemaName is the one schema that a database file has.
+	// schemaName is the only schema of a database file.
 	schemaName = "main"
-	// maxNames bounds the tables that are looked at.
+	// maxNames bounds the tables that are read.
 	maxNames = 10_000
 )
 
-// Path returns the file that an address means: sqlite:PATH, sqlite:///PATH,
-// file:PATH, file:///PATH (percent-encoded, what follows a ? is passed over), or a
-// path that ends in .db, .sqlite or .sqlite3.
+// Path returns the file of an address: sqlite:PATH, sqlite:///PATH, file:PATH, file:///PATH
+// (percent-encoded, without the part after a ?), or a path that ends in .db, .sqlite or .sqlite3.
 func Path(address string) (path string, ok bool) {
 	scheme, rest, found := strings.Cut(address, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -44,8 +43,7 @@ func Path(address string) (path string, ok bool) {
 	return "", false
 }
 
-// Read reads the structure of the database in a file, which it opens for reading
-// only. Errors hold no address.
+// Read reads the structure of the database in a file, which it opens read-only. Errors do not contain the address.
 func Read(ctx context.Context, address string, q tables.Query) (tables.Structure, error) {
 	path, ok := Path(address)
 	if !ok {
@@ -116,8 +114,7 @@ func read(ctx context.Context, db *sql.DB, q tables.Query) (tables.Structure, er
 	return s, nil
 }
 
-// list names the tables and views, without those that SQLite keeps for itself and
-// those that belong to a virtual table.
+// list returns the tables and views, without SQLite's internal ones and those that belong to a virtual table.
 func list(ctx context.Context, db *sql.DB) (all []tables.Table, more bool, err error) {
 	err = each(ctx, db, func(rows *sql.Rows) error {
 		t := tables.Table{Schema: schemaName}
@@ -136,7 +133,7 @@ func list(ctx context.Context, db *sql.DB) (all []tables.Table, more bool, err e
 	return all, more, err
 }
 
-// describe fills in columns and keys. A view whose tables are gone has none.
+// describe adds columns and keys. A view whose tables no longer exist has none.
 func describe(ctx context.Context, db *sql.DB, t *tables.Table, spelled map[string]string, most int) error {
 	if err := columns(ctx, db, t, most); err != nil {
 		if t.Kind == "view" && ctx.Err() == nil {
@@ -155,7 +152,7 @@ func describe(ctx context.Context, db *sql.DB, t *tables.Table, spelled map[stri
 		}
 		if id != last {
 			if name, ok := spelled[strings.ToLower(table)]; ok {
-				table = name // SQLite does not tell upper from lower case here
+				table = name // SQLite ignores case here
 			}
 			t.ForeignKeys = append(t.ForeignKeys, tables.ForeignKey{Schema: schemaName, Table: table})
 			last = id
@@ -195,7 +192,7 @@ func columns(ctx context.Context, db *sql.DB, t *tables.Table, most int) error {
 		t.PrimaryKey = append(t.PrimaryKey, primary[i])
 	}
 	if len(primary) == 1 && integer >= 0 && integer < len(t.Columns) {
-		t.Columns[integer].Nullable = false // an alias of the row's number
+		t.Columns[integer].Nullable = false // an alias of the rowid
 	}
 	return err
 }
