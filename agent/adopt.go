@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -24,7 +25,7 @@ const maxBroken = 4 << 10
 // whole; the parts of the reply keep only their IDs and names. The notices report names and arguments
 // that were read differently from how they were written.
 func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices []toolcrib.Body) {
-	ids, offered := newIDs(d.s.ids, d.r.Mask), d.s.offering()
+	ids, offered := newIDs(d.s.IDs, d.r.Mask), d.s.Offering()
 	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
@@ -42,7 +43,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 			ids.give(c)
 			written := c.Name
 			if giveName(c, offered, d.r.Mask); c.Name != written && c.ProviderName == "" {
-				notices = append(notices, notice(toolcrib.NoticeToolCallRepaired, "the name %s was read as %s",
+				notices = append(notices, journal.Noticef(toolcrib.NoticeToolCallRepaired, "the name %s was read as %s",
 					guard.Visible(guard.Cut(written, maxToldName)), c.Name))
 			}
 			d.readArguments(c)
@@ -250,39 +251,15 @@ func cleanThinking(mask *guard.Masker, t *toolcrib.Thinking) {
 	}
 }
 
-// NoticeCanaryLeak reports that the model repeated untrusted data (X12).
-const NoticeCanaryLeak = "canary_leak"
-
-// maxTaint bounds the sources of untrusted data that a run names; more of them change no decision.
-const maxTaint = 64
-
 // newCanary makes the token that marks untrusted data of one run.
 func (r *Runner) newCanary() string {
 	sum := sha256.Sum256([]byte(r.NewID("canary_")))
 	return guard.CanaryPrefix + strings.ToUpper(hex.EncodeToString(sum[:8]))
 }
 
-// taint records a source of untrusted data that the run has read.
-func (s *State) taint(source string) {
-	if source == "" {
-		source = "unknown"
-	}
-	if len(s.Taint) < maxTaint && !slices.Contains(s.Taint, source) {
-		s.Taint = append(s.Taint, source)
-	}
-}
-
-// canary returns the token that the model must not repeat, or "" if it has not seen it yet.
-func (s *State) canary() string {
-	if len(s.Taint) == 0 {
-		return ""
-	}
-	return s.Start.Canary
-}
-
 // redactCanary removes the canary from a reply and its calls, and returns the notices about it.
 func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) []toolcrib.Body {
-	canary := d.s.canary()
+	canary := d.s.Canary()
 	if canary == "" {
 		return nil
 	}
@@ -308,7 +285,7 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 	var bodies []toolcrib.Body
 	leak := func(n int, where string) {
 		if n > 0 {
-			bodies = append(bodies, notice(NoticeCanaryLeak,
+			bodies = append(bodies, journal.Noticef(core.NoticeCanaryLeak,
 				"the model repeated the mark of untrusted data in %s (%s); it was taken out", where,
 				guard.Count(n, "time")))
 		}
@@ -322,10 +299,10 @@ func (d *driver) redactCanary(reply *toolcrib.Reply, calls []journal.ToolCall) [
 // not need a person; if nothing is left, it returns nil.
 func (d *driver) approvedByAll(required *journal.ConfirmationRequired) *journal.ConfirmationResolved {
 	r := &journal.ConfirmationResolved{
-		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: ByAll,
+		ApprovalID: required.ApprovalID, Digest: required.Digest, Decision: journal.DecisionApprove, By: core.ByAll,
 		User: d.s.Start.Principal.User,
 	}
-	person := idsOf(d.s.Turn.open(), func(c *Call) bool { return c.Verdict.ForAPerson() })
+	person := idsOf(d.s.Turn.Open(), func(c *core.Call) bool { return c.Verdict.ForAPerson() })
 	if len(person) == 0 {
 		return r
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/ulid"
@@ -249,3 +250,6 @@ type Announcer interface {
 
 // NewID returns an ID: the prefix and 26 characters that sort by time and contain 80 random bits.
 func NewID(prefix string) string { return ulid.New(prefix, time.Now()) }
+
+// State is the state of a run, folded from its journal.
+type State = core.State

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -46,7 +47,7 @@ func TestOutputSchema(t *testing.T) {
 				}
 			}
 			if c.content == "" {
-				equal(t, "code", s.Failed.Code, agent.CodeSchemaMismatch)
+				equal(t, "code", s.Failed.Code, core.CodeSchemaMismatch)
 				equal(t, "reason", s.Failed.StopReason, toolcrib.StopProviderFailed)
 				return
 			}
@@ -94,7 +95,7 @@ func TestNoTools_AskedAgainAsText(t *testing.T) {
 		}
 		s := run(t, w)
 		equal(t, "opened", strings.Join(opened, ","), ",text")
-		equal(t, "notices", countNotices(w, agent.NoticeToolsAsText), 1)
+		equal(t, "notices", countNotices(w, core.NoticeToolsAsText), 1)
 		if never {
 			equal(t, "reason", s.Failed.StopReason, toolcrib.StopProviderFailed)
 			equal(t, "requests", len(w.requests), 2)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -17,15 +18,8 @@ import (
 // maxReplyBytes bounds a reply, in addition to any bound of an adapter.
 const maxReplyBytes = 32 << 20
 
-// Error classes that only the journal uses: a request that was cancelled by its run, and one that was
-// open when its driver was lost. Neither counts as a failure of the provider.
-const (
-	ClassCancelled toolcrib.ErrorClass = "cancelled"
-	ClassLost      toolcrib.ErrorClass = "lost"
-)
-
 // ask sends one request and records its outcome.
-func (d *driver) ask(ctx context.Context, step Step) error {
+func (d *driver) ask(ctx context.Context, step core.Step) error {
 	if stop, err := d.waitBefore(ctx, &step); stop || err != nil {
 		return err
 	}
@@ -44,7 +38,7 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	if d.s.Offer.Hash != offered {
 		// The offer has changed, and with it the possible cost of the request.
 		notices := step.Notices
-		if step = Next(d.s); step.Kind != StepAsk {
+		if step = core.Next(d.s); step.Kind != core.StepAsk {
 			return nil
 		}
 		step.Notices = notices // the wait is over
@@ -59,13 +53,13 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 	if stop || err != nil {
 		return err
 	}
-	req := buildRequest(d.s, step, specs, hash)
-	if d.s.files && d.s.Models[step.Model].Files != filesNone {
+	req := core.BuildRequest(d.s, step, specs, hash)
+	if d.s.HasFiles && d.s.Models[step.Model].Files != journal.FilesNone {
 		req.Files = d.r.openFile
 	}
 	sent := d.request(step, left)
 	sent.Closing, sent.OfferHash, sent.Choice = step.Closing, req.ToolsHash, req.ToolChoice
-	sent.Hash = requestHash(d.s, req)
+	sent.Hash = core.HashRequest(d.s, req)
 	held := d.held
 	if err := d.append(ctx, append(step.Notices, sent)...); errors.Is(err, journal.ErrUnread) {
 		d.unread = true // so that listen reads the messages before the next attempt
@@ -74,18 +68,18 @@ func (d *driver) ask(ctx context.Context, step Step) error {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil { // the run was stopped meanwhile: nothing is sent
-		return d.failed(ctx, sent, &toolcrib.ModelError{Class: ClassCancelled, Message: err.Error(), Unsent: true, Err: err},
-			&toolcrib.ReplyBuilder{}, 0)
+		err = &toolcrib.ModelError{Class: core.ClassCancelled, Message: err.Error(), Unsent: true, Err: err}
+		return d.failed(ctx, sent, err, &toolcrib.ReplyBuilder{}, 0)
 	}
 	return d.receive(ctx, model, req, sent)
 }
 
 // request returns the event of a step's request. left is the output in tokens that the budgets of the
 // user leave.
-func (d *driver) request(step Step, left int64) *journal.ModelRequest {
+func (d *driver) request(step core.Step, left int64) *journal.ModelRequest {
 	r := &step.Reserve
 	return &journal.ModelRequest{
-		Request: d.s.Requests + 1, Iteration: Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
+		Request: d.s.Requests + 1, Iteration: core.Rounds(d.s, step), Attempt: step.Attempt, Model: step.Model,
 		ReservedInput: r.Input, ReservedOutput: r.Output, ReservedUSD: r.USD, MaxOutput: r.MaxOutput, UserLeft: left,
 		DelayMS: step.Delay.Milliseconds(),
 	}
@@ -119,7 +113,7 @@ const byBudgets = "budgets"
 // to what they leave, which it returns, or 0 if they do not bound it. stop means that the request is
 // not sent, because the budgets or the limits of the session leave no room, or because the driver is
 // ending.
-func (d *driver) reserve(ctx context.Context, step *Step) (left int64, stop bool, err error) {
+func (d *driver) reserve(ctx context.Context, step *core.Step) (left int64, stop bool, err error) {
 	if stop, err := d.sessionSpent(ctx); stop || err != nil {
 		return 0, stop, err
 	}
@@ -184,21 +178,12 @@ func (d *driver) open(ctx context.Context, index int) (toolcrib.Model, error) {
 	return model, nil
 }
 
-// How a model takes tools ([journal.ModelInfo.Tools]).
-const (
-	modeText = "text"
-	modeNone = "none"
-)
-
-// filesNone is the [journal.ModelInfo.Files] of a model that takes no files.
-const filesNone = "none"
-
 // modelInfo returns a model of the run as it is to be opened: one that turned out not to take tools is
 // opened for the text protocol.
 func (d *driver) modelInfo(index int) journal.ModelInfo {
 	info := d.s.Models[index]
 	if d.s.AsText[index] {
-		info.Tools = modeText
+		info.Tools = journal.ToolsText
 	}
 	return info
 }
@@ -246,19 +231,18 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	}
 	bodies = append(bodies, d.settle(sent, &reply))
 	bodies = append(append(append(bodies, leaks...), told...), repaired...)
-	if d.s.asksAgain(bodies[0].(*journal.Message)) {
-		bodies = append(bodies, notice(NoticeReplyEmpty, "the model gave neither text nor calls; it is asked once more"))
+	if d.s.AsksAgain(bodies[0].(*journal.Message)) {
+		bodies = append(bodies, journal.Noticef(core.NoticeReplyEmpty, "the model gave neither text nor calls; it is asked once more"))
 	}
 	for _, n := range reply.Finish.Notices {
 		n.Message = d.r.told(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	if ignored := choiceIgnored(sent, calls); ignored != "" {
-		bodies = append(bodies, notice(NoticeChoiceIgnored, "the model was told to call %s and called %s",
-			demanded(sent.Choice), ignored))
+	if ignored := core.ChoiceIgnored(sent, calls); ignored != nil {
+		bodies = append(bodies, ignored)
 	}
 	if first := d.s.Asked == nil || d.s.Asked.Model != sent.Model; first && !d.s.Models[sent.Model].Price.Known {
-		bodies = append(bodies, notice(NoticePriceUnknown, "no price is known for %s; its cost counts as 0",
+		bodies = append(bodies, journal.Noticef(core.NoticePriceUnknown, "no price is known for %s; its cost counts as 0",
 			d.s.Models[sent.Model].Ref))
 	}
 	if len(calls) > 0 && d.logs(ctx) {
@@ -344,7 +328,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 	stop := d.stopped(ctx)
 	switch {
 	case stop != nil || ctx.Err() != nil:
-		f.Class, f.Message = ClassCancelled, "given up by the run"
+		f.Class, f.Message = core.ClassCancelled, "given up by the run"
 		f.Unsent = known && me.Unsent // the request was never sent
 	case known:
 		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.told(me.Message), d.r.told(me.Detail)
@@ -353,7 +337,7 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Detail = d.r.told(err.Error())
 	}
 	// Without a ref, all who read the run may read the message.
-	if f.Detail != "" || known && f.Class != ClassCancelled && !me.Own {
+	if f.Detail != "" || known && f.Class != core.ClassCancelled && !me.Own {
 		f.Ref = d.r.NewID("ref_")
 		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "user", d.s.Start.Principal.User, "class", f.Class,
 			"ref", f.Ref, "detail", cmp.Or(f.Detail, f.Message)+d.r.told(guard.Stack(err)))
@@ -364,8 +348,8 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		case b.Started():
 			// The size of the partial reply is known.
 			partial := b.Reply()
-			d.charge(f, sent, min(sent.ReservedOutput, estimateReply(&partial)))
-		case f.Class == ClassCancelled:
+			d.charge(f, sent, min(sent.ReservedOutput, core.EstimateReply(&partial)))
+		case f.Class == core.ClassCancelled:
 			// Cancelled before any output: at most the prompt was charged.
 			d.charge(f, sent, 0)
 		case (f.Class == toolcrib.ErrTimeout || f.Class == toolcrib.ErrNetwork) && !refused(f.Status):
@@ -406,7 +390,7 @@ func (d *driver) charge(f *journal.ModelFailed, sent *journal.ModelRequest, outp
 func (d *driver) settleLost(ctx context.Context) error {
 	sent := d.s.Open
 	f := &journal.ModelFailed{
-		Request: sent.Request, Class: ClassLost, Provider: d.s.Models[sent.Model].Provider,
+		Request: sent.Request, Class: core.ClassLost, Provider: d.s.Models[sent.Model].Provider,
 		Message: "the driver of the run was lost before the reply was written down", Sum: d.s.Usage,
 	}
 	f.Sum.Requests++
@@ -419,13 +403,13 @@ func (d *driver) settleLost(ctx context.Context) error {
 func (d *driver) count(sent *journal.ModelRequest, reply *toolcrib.Reply) (u toolcrib.TokenUsage, estimated bool) {
 	u = reply.Finish.Usage
 	if !u.Reported || !plausible(u) {
-		return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: estimateReply(reply)}, true
+		return toolcrib.TokenUsage{InputTokens: sent.ReservedInput, OutputTokens: core.EstimateReply(reply)}, true
 	}
 	if u.InputTokens == 0 && u.CostUSD == nil {
 		u.InputTokens, estimated = sent.ReservedInput, true
 	}
 	if u.OutputTokens == 0 && u.CostUSD == nil && len(reply.Message.Parts) > 0 {
-		u.OutputTokens, estimated = estimateReply(reply), true
+		u.OutputTokens, estimated = core.EstimateReply(reply), true
 	}
 	return u, estimated
 }
@@ -521,9 +505,9 @@ func (w *shower) seen() bool {
 	}
 	if w.text == nil {
 		mask := w.d.r.Mask
-		w.text = pipe{&guard.CleanStream{}, mask.Stream(), guard.NewCanaryStream(w.d.s.canary())}
+		w.text = pipe{&guard.CleanStream{}, mask.Stream(), guard.NewCanaryStream(w.d.s.Canary())}
 		w.thinking = pipe{&guard.CleanStream{}, mask.Stream()}
-		w.over, w.shown, w.ids = map[string]bool{}, map[string]int{}, newIDs(w.d.s.ids, w.d.r.Mask)
+		w.over, w.shown, w.ids = map[string]bool{}, map[string]int{}, newIDs(w.d.s.IDs, w.d.r.Mask)
 	}
 	held := w.unseen
 	w.unseen = nil
@@ -592,8 +576,8 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 		// The ID shown is the call's final one.
 		shown := toolcrib.ToolCall{ID: c.ID, Name: c.Name}
 		w.ids.give(&shown)
-		giveName(&shown, w.d.s.offering(), w.d.r.Mask)
-		args := pipe{w.d.r.Mask.ArgumentStream(), guard.NewCanaryStream(w.d.s.canary())}
+		giveName(&shown, w.d.s.Offering(), w.d.r.Mask)
+		args := pipe{w.d.r.Mask.ArgumentStream(), guard.NewCanaryStream(w.d.s.Canary())}
 		k = &shownCall{id: shown.ID, args: args, silent: true}
 		w.calls[c.Index], view.Name = k, shown.Name
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -92,7 +93,7 @@ type Rejudging struct {
 
 // Run reads the journal of a run once, event by event, and passes its findings to found.
 func (b Backtest) Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, found Rejudging) error {
-	w := &rejudging{b: b, found: found, s: NewState(run), told: make(map[string]bool)}
+	w := &rejudging{b: b, found: found, s: core.NewState(run), told: make(map[string]bool)}
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return err
@@ -128,7 +129,7 @@ func (w *rejudging) take(ctx context.Context, e toolcrib.Event) error {
 			return err
 		}
 	}
-	if err := Fold(w.s, e); err != nil {
+	if err := core.Fold(w.s, e); err != nil {
 		return err
 	}
 	switch b := e.Body.(type) {
@@ -218,13 +219,13 @@ func (w *rejudging) missing(tool string) bool {
 // judge judges the open calls of the turn with the facts that the driver had when it recorded these
 // verdicts.
 func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal.Verdicts) error {
-	open := w.s.Turn.open()
+	open := w.s.Turn.Open()
 	calls := make([]toolcrib.ToolCall, len(open))
 	for i, c := range open {
 		calls[i] = c.ToolCall
-		calls[i].Arguments = c.judgedArguments()
+		calls[i].Arguments = c.JudgedArguments()
 	}
-	verdicts, facts := make([]gate.Verdict, len(open)), w.s.facts()
+	verdicts, facts := make([]gate.Verdict, len(open)), factsOf(w.s)
 	if w.terms.Unjudged == "" {
 		if facts.Offered != nil {
 			facts.Offered = w.offered
@@ -259,7 +260,7 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 
 // heldThen returns the approvals remembered outside the journal that allowed calls of a turn, by the
 // verdicts that name them. Each applies to that one call again.
-func heldThen(open []*Call, stored *journal.Verdicts) (held []journal.Remembered) {
+func heldThen(open []*core.Call, stored *journal.Verdicts) (held []journal.Remembered) {
 	for _, c := range open {
 		v := verdictOn(stored, c.ID)
 		if v == nil || v.Decision != toolcrib.Allow || v.Approval == "" ||
@@ -267,7 +268,7 @@ func heldThen(open []*Call, stored *journal.Verdicts) (held []journal.Remembered
 			continue
 		}
 		held = append(held, journal.Remembered{
-			Tool: c.Name, Arguments: c.judgedArguments(), Effect: v.Effect,
+			Tool: c.Name, Arguments: c.JudgedArguments(), Effect: v.Effect,
 			ApprovalID: v.Approval, By: v.ApprovedBy,
 		})
 	}
@@ -285,7 +286,7 @@ func verdictOn(stored *journal.Verdicts, callID string) *journal.Verdict {
 
 // compare determines how a judgement differs, and keeps the most significant one of the call. word is
 // the person's decision on the call that still applies.
-func (w *rejudging) compare(c *Call, word string, r Rejudged) {
+func (w *rejudging) compare(c *core.Call, word string, r Rejudged) {
 	t := w.retriedOf(c)
 	r.Change = changeOf(&r.Old, &r.New)
 	if word == journal.DecisionApprove && r.Old.Decision == toolcrib.Allow && r.New.Decision == toolcrib.Ask &&
@@ -304,7 +305,7 @@ func (w *rejudging) compare(c *Call, word string, r Rejudged) {
 	}
 }
 
-func (w *rejudging) retriedOf(c *Call) *retried {
+func (w *rejudging) retriedOf(c *core.Call) *retried {
 	for _, t := range w.turn {
 		if t.best.Call.ID == c.ID {
 			return t

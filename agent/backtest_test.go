@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -278,7 +279,7 @@ func TestBacktest_LeftByNobody(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{}`), say("done"))
 	s := run(t, w)
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, By: agent.ByNobody, Decision: journal.DecisionDeny}); err != nil {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, By: core.ByNobody, Decision: journal.DecisionDeny}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -32,13 +33,13 @@ type childFlight struct {
 
 // givesToChild makes the flight of a call that another agent answers; it is nil if a tool answers the
 // call. started is the event to write first.
-func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted,
+func (d *driver) givesToChild(c *core.Call, permit *gate.Permit) (f *childFlight, started *journal.ChildStarted,
 	none string,
 ) {
-	if !c.byAgent() {
+	if !c.ByAgent() {
 		return nil, nil, ""
 	}
-	share, none := d.s.shareFor(c)
+	share, none := d.s.ShareFor(c)
 	if none != "" {
 		return nil, nil, none
 	}
@@ -46,7 +47,7 @@ func (d *driver) givesToChild(c *Call, permit *gate.Permit) (f *childFlight, sta
 	f = &childFlight{
 		call: c.ID, sub: sub, share: share,
 		before: d.s.Start.Before, parent: d.s.Run, start: d.s.Start,
-		offer: d.s.passedTools(), taint: append([]string(nil), d.s.Taint...),
+		offer: d.s.PassedTools(), taint: append([]string(nil), d.s.Taint...),
 	}
 	f.before.Worked += d.driven()
 	if c.Child != nil {
@@ -72,7 +73,7 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	case errors.Is(err, errNotStarted):
 		return toolcrib.Output{}, err
 	case s != nil && s.Ended():
-		c.ended = s.endings(c.call)
+		c.ended = s.Endings(c.call)
 		f.sources = s.Taint
 		return childOutput(s)
 	case err != nil && f.ctx.Err() != nil:
@@ -111,7 +112,7 @@ func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, fl
 			err = d.hold(d.takenUp())
 		}
 	} else {
-		if err := s.partOf(c.parent, c.start.Depth); err != nil {
+		if err := s.PartOf(c.parent, c.start.Depth); err != nil {
 			return nil, err
 		}
 		if s.Ended() {
@@ -142,8 +143,8 @@ func (d *driver) unknownTools(names []string) error {
 		return nil
 	}
 	const most = 10
-	text := strings.Join(unknown[:min(len(unknown), most)], ", ")
-	return d.hold(notice(NoticeUnknownTools, "%s", d.r.Mask.Mask("unknown tools are ignored: "+guard.Visible(text))))
+	text := "unknown tools are ignored: " + guard.Visible(strings.Join(unknown[:min(len(unknown), most)], ", "))
+	return d.hold(journal.Noticef(NoticeUnknownTools, "%s", d.r.Mask.Mask(text)))
 }
 
 // childTask returns the task of a sub-agent: its own, narrowed by what the calling run passes on. No
@@ -187,18 +188,6 @@ func passedOn(p *journal.RunStarted) *journal.Above {
 	a.MaxDepth = smaller(a.MaxDepth, p.Agent.Limits.MaxDepth)
 	a.Session = sessionLimits(&p.Agent, p.Above)
 	return &a
-}
-
-// ending returns the end of this run, as its parent keeps it.
-func (s *State) ending(call string) *journal.ChildEnded {
-	used := s.Used()
-	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: used.Usage, Runs: used.Runs, Bytes: used.Bytes}
-	if s.Done != nil {
-		e.StopReason = s.Done.StopReason
-	} else if s.Failed != nil {
-		e.StopReason = s.Failed.StopReason
-	}
-	return e
 }
 
 // errChildCancelled is the outcome of a child run that was cancelled.
@@ -255,7 +244,7 @@ func childError(name, what string, reason toolcrib.StopReason, why, lastWords st
 
 // endChild ends the run of a call that gets another result, and returns the events to write for it, if
 // any.
-func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error) {
+func (d *driver) endChild(ctx context.Context, c *core.Call) ([]toolcrib.Body, error) {
 	if c.Child == nil || c.ChildEnd != nil || c.Result != nil {
 		return nil, nil
 	}
@@ -279,7 +268,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 	case err != nil:
 		return nil, err
 	}
-	if err := s.partOf(d.s.Run, d.s.Start.Depth); err != nil {
+	if err := s.PartOf(d.s.Run, d.s.Start.Depth); err != nil {
 		return nil, err
 	}
 	if !s.Ended() {
@@ -287,7 +276,7 @@ func (d *driver) endChild(ctx context.Context, c *Call) ([]toolcrib.Body, error)
 			return nil, err
 		}
 	}
-	return s.endings(c.ID), nil
+	return s.Endings(c.ID), nil
 }
 
 // beginChild makes a child run that is not in the journal yet. A run that is stopped before then never
@@ -313,15 +302,6 @@ func (r *Runner) beginChild(ctx context.Context, c *childFlight) (*driver, error
 	return d, d.unknownTools(task.RunTools)
 }
 
-// partOf returns an error if this run was not started by the run parent. Depth grows from run to run,
-// so that following them always ends.
-func (s *State) partOf(parent toolcrib.RunID, depth int) error {
-	if s.Start != nil && s.Start.Parent == parent && s.Start.Depth == depth+1 {
-		return nil
-	}
-	return fmt.Errorf("run %s is not part of run %s: the journal is damaged; `runs verify` shows where", s.Run, parent)
-}
-
 // ChildRun is the core's account of a call that another agent answers, from the current state. Replay
 // compares it with the journals.
 type ChildRun struct {
@@ -335,15 +315,12 @@ type ChildRun struct {
 
 // ChildOf returns the child run of a call of the current turn. It is pure.
 func ChildOf(s *State, callID string) ChildRun {
-	c, err := s.find(callID)
+	c, err := s.Find(callID)
 	if err != nil {
 		return ChildRun{None: err.Error()}
 	}
-	sub, _ := journal.ReadSubtask(c.judgedArguments()) // the gate refuses what cannot be read
-	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.passedTools()}
-	r.Share, r.None = s.shareFor(c)
+	sub, _ := journal.ReadSubtask(c.JudgedArguments()) // the gate refuses what cannot be read
+	r := ChildRun{Agent: sub.Agent, Task: sub.Task, Tools: sub.Tools, Above: passedOn(s.Start), Offer: s.PassedTools()}
+	r.Share, r.None = s.ShareFor(c)
 	return r
 }
-
-// EndOf returns the end of this run, as the run that made the call keeps it. It is pure.
-func EndOf(s *State, callID string) *journal.ChildEnded { return s.ending(callID) }

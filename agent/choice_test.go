@@ -5,6 +5,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 )
 
@@ -33,7 +34,7 @@ func TestH14_ChoiceIgnored(t *testing.T) {
 			s := run(t, w, func(k *agent.Task) { k.Agent.ToolChoice, k.Agent.Limits.MaxIterations = c.choice, c.iterations })
 			equal(t, "content", s.Done.Content, c.content)
 			equal(t, "requests", len(w.requests), c.requests)
-			equal(t, "notices", countNotices(w, agent.NoticeChoiceIgnored), c.notices)
+			equal(t, "notices", countNotices(w, core.NoticeChoiceIgnored), c.notices)
 			if c.requests > 1 && c.notices > 0 && name != "another" {
 				again := w.requests[1]
 				equal(t, "demanded again", again.ToolChoice, c.choice)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -84,63 +85,6 @@ func (r *Runner) checkNames(ctx context.Context, start *journal.RunStarted) erro
 	return nil
 }
 
-// byClient reports whether the client carries out the call.
-func (c *Call) byClient() bool {
-	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByClient
-}
-
-// clientPending returns the pending state of a run that waits for its client.
-func clientPending(calls []*Call) *journal.Pending {
-	p := &journal.Pending{Kind: journal.PendingClientTool}
-	for _, c := range calls {
-		if c.Result == nil && c.byClient() {
-			p.Calls = append(p.Calls, c.item())
-		}
-	}
-	return p
-}
-
-// ofClient reports whether the run's client brought a tool of this name.
-func (s *State) ofClient(name string) bool {
-	return slices.ContainsFunc(s.Start.ClientTools, func(t toolcrib.Spec) bool { return t.Name == name })
-}
-
-// passedTools returns the names of the offered tools that runs below this one may use. The name of a
-// client tool means that tool, not one of the server, so it is not passed on.
-func (s *State) passedTools() []string { return slices.DeleteFunc(s.Offer.Names(), s.ofClient) }
-
-// waitsForClient reports whether the run waits for its client.
-func (s *State) waitsForClient() bool {
-	return s.Pending != nil && s.Pending.Kind == journal.PendingClientTool && s.Pending.Run == ""
-}
-
-// WaitsForClient reports whether the run waits for its client to carry out this call.
-func (s *State) WaitsForClient(callID string) bool {
-	return s.waitsForClient() &&
-		slices.ContainsFunc(s.Pending.Calls, func(item journal.ApprovalItem) bool { return item.ID == callID })
-}
-
-// clientAnswered removes answered calls from those that the run waits for. After the last one it can
-// continue.
-func (s *State) clientAnswered() {
-	if !s.waitsForClient() {
-		return
-	}
-	rest := *s.Pending
-	rest.Calls = nil
-	for _, item := range s.Pending.Calls {
-		if c, err := s.find(item.ID); err == nil && c.Result == nil {
-			rest.Calls = append(rest.Calls, item)
-		}
-	}
-	if s.Pending = &rest; len(rest.Calls) > 0 {
-		return
-	}
-	if s.Pending = nil; s.Stopping == nil {
-		s.Status = toolcrib.StatusQueued
-	}
-}
-
 // ClientResult is a client's result of a call.
 type ClientResult struct {
 	CallID  string
@@ -190,9 +134,9 @@ func (r *Runner) GiveResults(ctx context.Context, run toolcrib.RunID, by string,
 // clientResult makes the result of a call from the client's.
 func (d *driver) clientResult(ctx context.Context, given *ClientResult) (*journal.ToolResult, error) {
 	s := d.s
-	i := slices.IndexFunc(s.Trace, func(c *Call) bool { return c.ID == given.CallID })
+	i := slices.IndexFunc(s.Trace, func(c *core.Call) bool { return c.ID == given.CallID })
 	switch {
-	case i < 0 || !s.ofClient(s.Trace[i].Name):
+	case i < 0 || !s.OfClient(s.Trace[i].Name):
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "run %s has no call %s of a client tool", s.Run,
 			guard.Visible(given.CallID))
 	case s.Trace[i].Result != nil:
@@ -305,7 +249,7 @@ func (r *Runner) fence(task *Task) {
 func (r *Runner) ExpireClient(ctx context.Context, run toolcrib.RunID) (expired bool, err error) {
 	_, err = r.amend(ctx, run, 1, func(s *State, _ error) (bodies []toolcrib.Body, err error) {
 		now := r.Clock.Now()
-		expired = !s.Ended() && s.waitsForClient() && s.Pending.ExpiresAt != nil && !now.Before(*s.Pending.ExpiresAt)
+		expired = !s.Ended() && s.AwaitsClient() && s.Pending.ExpiresAt != nil && !now.Before(*s.Pending.ExpiresAt)
 		for i := 0; expired && i < len(s.Pending.Calls); i++ {
 			item := &s.Pending.Calls[i]
 			bodies = append(bodies, &journal.ToolResult{

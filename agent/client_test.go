@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
@@ -419,7 +420,7 @@ func testMessages(t *testing.T, refuses bool) {
 	w, box = open(calls("echo", `{}`), say("never"))
 	box.race = func() { box.say("late") }
 	s = run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations = 1 }))
-	equal(t, "at the limit", fmt.Sprint(s.Status, s.Done.Unread, countNotices(w, agent.NoticeUnread)), "completed1 1")
+	equal(t, "at the limit", fmt.Sprint(s.Status, s.Done.Unread, countNotices(w, core.NoticeUnread)), "completed1 1")
 	if text := fmt.Sprintf("%+v", w.frames); !strings.Contains(text, "a message to the run came too late: its end was decided") {
 		t.Error("the notice is missing: " + text)
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -9,12 +8,13 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 // confirm asks a person about the turn, as the run's Approve demands.
-func (d *driver) confirm(ctx context.Context, step Step) error {
+func (d *driver) confirm(ctx context.Context, step core.Step) error {
 	required := d.required(ctx, step)
 	approve := Approve(d.s.Start.Approve)
 	switch {
@@ -26,7 +26,7 @@ func (d *driver) confirm(ctx context.Context, step Step) error {
 	if approve == ApproveAll {
 		// Decided at once, so that a run that is cut off here keeps its decision.
 		if resolved := d.approvedByAll(required); resolved != nil {
-			return d.append(ctx, required, d.s.bound(required.Calls, resolved))
+			return d.append(ctx, required, d.s.WithShown(required.Calls, resolved))
 		}
 	}
 	if approve != ApproveAsk || d.r.Approver == nil {
@@ -56,16 +56,16 @@ func refusedWord(err error) string {
 }
 
 func (d *driver) forbidden(text string) toolcrib.Body {
-	return notice(NoticeForbidden, "%s", d.r.Mask.Mask(text))
+	return journal.Noticef(NoticeForbidden, "%s", d.r.Mask.Mask(text))
 }
 
 // put asks the Approver about the undecided calls of an approval. Without an answer the run parks. It
 // also parks after a decision that the user may not make, which is an error and is not recorded.
 func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired) error {
 	shown := *required
-	if open := undecided(d.s); len(open) < len(required.Calls) {
+	if open := d.s.Undecided(); len(open) < len(required.Calls) {
 		shown.Calls = slices.DeleteFunc(slices.Clone(required.Calls), func(item journal.ApprovalItem) bool {
-			return !slices.ContainsFunc(open, func(c *Call) bool { return c.ID == item.ID })
+			return !slices.ContainsFunc(open, func(c *core.Call) bool { return c.ID == item.ID })
 		})
 	}
 	if err := d.r.checkDecider(ApproveAsk, d.s.Start.Principal); err != nil {
@@ -92,7 +92,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 	if err != nil {
 		return err
 	}
-	lasting := d.s.lasting(resolved)
+	lasting := remembers(d.s, resolved)
 	if err := d.append(ctx, resolved); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (d *driver) put(ctx context.Context, required *journal.ConfirmationRequired
 
 // required returns the approval that the turn needs. Calls in doubt come first, since nothing else of
 // the turn can be decided before them.
-func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationRequired {
+func (d *driver) required(ctx context.Context, step core.Step) *journal.ConfirmationRequired {
 	if step.Message != "" {
 		// There are no calls: the decision is an [Addition.Granted], or a denial.
 		return d.approval(&journal.ConfirmationRequired{
@@ -112,22 +112,22 @@ func (d *driver) required(ctx context.Context, step Step) *journal.ConfirmationR
 				". Grant more (resume with --add-iterations, --add-cost or --add-tokens), or deny, and the run ends with what it has.",
 		})
 	}
-	if lost := d.s.Turn.lost(); len(lost) > 0 {
+	if lost := d.s.Turn.Lost(); len(lost) > 0 {
 		return d.inDoubt(ctx, lost)
 	}
-	if q := d.s.Turn.firstQuestion(); q != nil {
-		question, schema := gate.Question(q.judgedArguments())
+	if q := d.s.Turn.FirstQuestion(); q != nil {
+		question, schema := gate.Question(q.JudgedArguments())
 		return d.approval(&journal.ConfirmationRequired{
 			Kind: journal.ApprovalInput, Question: question, Schema: schema, Reason: q.Name + " asks the person",
-			Calls: []journal.ApprovalItem{q.item()},
+			Calls: []journal.ApprovalItem{q.Item()},
 		})
 	}
 	req := &journal.ConfirmationRequired{Kind: journal.ApprovalCall}
-	for _, c := range d.s.Turn.open() {
+	for _, c := range d.s.Turn.Open() {
 		if c.Verdict == nil || c.Verdict.Decision != toolcrib.Ask {
 			continue
 		}
-		item := c.item()
+		item := c.Item()
 		item.Preview, item.Reason, item.Questions = c.Verdict.Preview, c.Verdict.Message, c.Verdict.Questions
 		item.Changed, item.Binding = c.Verdict.Changed, c.Verdict.Binding
 		req.Calls, req.Reason = append(req.Calls, item), cmp.Or(req.Reason, item.Reason)
@@ -145,20 +145,9 @@ func (d *driver) approval(req *journal.ConfirmationRequired) *journal.Confirmati
 	return req
 }
 
-// item returns the call as an approval shows it.
-func (c *Call) item() journal.ApprovalItem {
-	item := journal.ApprovalItem{
-		ID: c.ID, Name: c.Name, Arguments: c.judgedArguments(), Effect: toolcrib.EffectNonIdempotentWrite,
-	}
-	if c.Verdict != nil {
-		item.Effect = c.Verdict.Effect
-	}
-	return item
-}
-
 // inDoubt asks whether writes whose driver was lost took effect. The decision is bound to the current
 // state of the workspace.
-func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.ConfirmationRequired {
+func (d *driver) inDoubt(ctx context.Context, lost []*core.Call) *journal.ConfirmationRequired {
 	req := &journal.ConfirmationRequired{
 		Kind:   journal.ApprovalInDoubt,
 		Reason: "the run was cut off after these calls had started; nobody knows whether they took effect",
@@ -167,7 +156,7 @@ func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.Confirmatio
 		if c.Doubt != nil {
 			continue
 		}
-		item, call := c.item(), c.ToolCall
+		item, call := c.Item(), c.ToolCall
 		call.Arguments = item.Arguments
 		item.Binding = d.r.Gate.Bind(ctx, d.s.Start.Principal, scopeOf(d.s.Start), &call)
 		req.Calls = append(req.Calls, item)
@@ -178,7 +167,7 @@ func (d *driver) inDoubt(ctx context.Context, lost []*Call) *journal.Confirmatio
 // park releases the run until it is decided on, or its provider or client can continue it. The
 // Announcer is called after the pause is in the journal, because the decision may be made at once. The
 // pause is the last event that the run's watchers see.
-func (d *driver) park(ctx context.Context, step Step) error {
+func (d *driver) park(ctx context.Context, step core.Step) error {
 	if p := step.Pending; p != nil {
 		status := toolcrib.StatusWaitingForProvider
 		if p.Kind == journal.PendingClientTool {
@@ -236,7 +225,7 @@ func (d *driver) forget(ctx context.Context) error {
 	}
 	var bodies []toolcrib.Body
 	for i := range revoked {
-		if len(Holding(d.s.Remembered, revoked[i:i+1])) < len(d.s.Remembered) {
+		if len(core.Holding(d.s.Remembered, revoked[i:i+1])) < len(d.s.Remembered) {
 			bodies = append(bodies, &revoked[i])
 		}
 	}
@@ -244,16 +233,6 @@ func (d *driver) forget(ctx context.Context) error {
 		return nil
 	}
 	return d.append(ctx, bodies...)
-}
-
-// Holding returns the approvals remembered for a run that were not revoked.
-func Holding(all []journal.Remembered, revoked []journal.Forgotten) []journal.Remembered {
-	return slices.DeleteFunc(slices.Clone(all), func(m journal.Remembered) bool {
-		return slices.ContainsFunc(revoked, func(b journal.Forgotten) bool {
-			return b.ApprovalID == m.ApprovalID && b.Tool == m.Tool && b.Path == m.Path && b.Folder == m.Folder &&
-				(b.Arguments == nil) == (m.Arguments == nil) && bytes.Equal(b.Arguments, m.Arguments)
-		})
-	})
 }
 
 // holding returns the remembered approvals that may apply to the calls of a turn. Under four eyes,
@@ -277,23 +256,23 @@ func (d *driver) lasting(ctx context.Context) []journal.Remembered {
 	return all
 }
 
-// lasting returns the approvals in a decision that apply beyond the run.
-func (s *State) lasting(b *journal.ConfirmationResolved) []journal.Remembered {
+// remembers returns the approvals in a decision that apply beyond the run.
+func remembers(s *State, b *journal.ConfirmationResolved) []journal.Remembered {
 	m := b.Remember
 	if m == nil || m.Scope == journal.RememberRun || s.Approval == nil || s.Approval.Kind != journal.ApprovalCall {
 		return nil
 	}
 	var all []journal.Remembered
 	for _, item := range s.Approval.Calls {
-		c, err := s.find(item.ID)
-		if err != nil || c.Verdict == nil || wordOn(s, c) != nil {
+		c, err := s.Find(item.ID)
+		if err != nil || c.Verdict == nil || s.DecisionOn(c) != nil {
 			continue // earlier decisions are not remembered with this one
 		}
 		word := b.Of(c.ID)
 		if word.Decision != journal.DecisionApprove {
 			continue
 		}
-		if m, ok := m.Extend(b, c.approved(&word)); ok {
+		if m, ok := m.Extend(b, c.Approved(&word)); ok {
 			all = append(all, m)
 		}
 	}

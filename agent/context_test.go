@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -95,7 +96,7 @@ func countCondensed(t *testing.T, w *world, run toolcrib.RunID, strategy string)
 }
 
 func TestContext_LongRunIsCondensed(t *testing.T) {
-	for strategy, kind := range map[string]string{"": agent.ContextCondense, agent.ContextDrop: agent.ContextDrop} {
+	for strategy, kind := range map[string]string{"": core.ContextCondense, core.ContextDrop: core.ContextDrop} {
 		w := newWorld(t, gate.ConfirmNever)
 		longTalk(w, 25, briefly)
 		s := run(t, w, small(4000, strategy))
@@ -105,7 +106,7 @@ func TestContext_LongRunIsCondensed(t *testing.T) {
 		if n := countCondensed(t, w, s.Run, kind); n < 2 {
 			t.Errorf("%q: condensed %d times", strategy, n)
 		}
-		if n := countNotices(w, agent.NoticeCondensed); n < 2 {
+		if n := countNotices(w, core.NoticeCondensed); n < 2 {
 			t.Errorf("%q: %d notices", strategy, n)
 		}
 		last := w.requests[len(w.requests)-1].Messages
@@ -118,7 +119,7 @@ func TestContext_LongRunIsCondensed(t *testing.T) {
 func TestContext_Fail(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	longTalk(w, 25, briefly)
-	s := run(t, w, small(4000, agent.ContextFail))
+	s := run(t, w, small(4000, core.ContextFail))
 	equal(t, "reason", s.Failed.StopReason, toolcrib.StopContextLength)
 	if !strings.Contains(s.Failed.Message, "strategy is fail") {
 		t.Errorf("the error does not say what to do: %s", s.Failed.Message)
@@ -179,7 +180,7 @@ func TestContext_SummaryFails(t *testing.T) {
 		longTalk(w, 20, summary)
 		s := run(t, w, small(4000, ""))
 		equal(t, name, s.Done != nil && s.Done.Content == "the end", true)
-		if n := countCondensed(t, w, s.Run, agent.ContextDrop); n == 0 {
+		if n := countCondensed(t, w, s.Run, core.ContextDrop); n == 0 {
 			t.Errorf("%s: nothing was dropped", name)
 		}
 		mustFit(t, w, 4000)
@@ -207,7 +208,7 @@ func TestContext_RefusedForItsLength(t *testing.T) {
 			continue
 		}
 		equal(t, name, s.Done != nil && s.Done.Content == "the end", true)
-		if refused == 0 || countCondensed(t, w, s.Run, agent.ContextCondense) == 0 {
+		if refused == 0 || countCondensed(t, w, s.Run, core.ContextCondense) == 0 {
 			t.Errorf("refused %d times", refused)
 		}
 	}
@@ -234,7 +235,7 @@ func TestContext_LastTurnRefusedForItsLength(t *testing.T) {
 		return say("the end"), nil
 	}
 	s := run(t, w, small(0, ""))
-	if s.Done == nil || s.Done.Content != "the end" || countCondensed(t, w, s.Run, agent.ContextCondense) != 1 {
+	if s.Done == nil || s.Done.Content != "the end" || countCondensed(t, w, s.Run, core.ContextCondense) != 1 {
 		t.Fatalf("%+v, %+v", s.Done, s.Failed)
 	}
 	if err := w.replayed(s); err != nil {
@@ -371,7 +372,7 @@ func TestContext_Compact(t *testing.T) {
 	}{
 		{"asked for", "", 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
 		{"more than fits", "", 8000, 5000, 0, briefly, 1, toolcrib.StopCompleted, true},
-		{"of an agent that drops", agent.ContextDrop, 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
+		{"of an agent that drops", core.ContextDrop, 2000, 0, 0, briefly, 1, toolcrib.StopCompleted, true},
 		{"nothing gained", "", 10, 0, 0, briefly, 0, toolcrib.StopCompleted, false},
 		{"empty summary", "", 2000, 0, 0, empty, 1, toolcrib.StopProviderFailed, false},
 		{"a summary that is as long", "", 2000, 0, 0, func() ([]toolcrib.Delta, error) {

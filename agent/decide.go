@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -57,7 +57,7 @@ func (r *Runner) Decide(ctx context.Context, run toolcrib.RunID, decision Decisi
 		if err != nil {
 			return nil, err
 		}
-		lasting = s.lasting(resolved)
+		lasting = remembers(s, resolved)
 		return []toolcrib.Body{resolved}, nil
 	})
 	if err != nil {
@@ -182,9 +182,9 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 		}
 		return resolved, nil
 	}
-	open := undecided(s)
+	open := s.Undecided()
 	for id := range d.Calls {
-		if !slices.ContainsFunc(open, func(o *Call) bool { return o.ID == id }) {
+		if !slices.ContainsFunc(open, func(o *core.Call) bool { return o.ID == id }) {
 			return nil, usagef("approval %s has no open call %s; open are: %s", a.ApprovalID, id, callIDList(open))
 		}
 	}
@@ -215,7 +215,7 @@ func (r *Runner) decided(ctx context.Context, s *State, d Decision, judged bool)
 		return nil, err
 	}
 	agreed(resolved)
-	return s.bound(s.Approval.Calls, withEarlier(s, resolved)), nil
+	return s.WithShown(s.Approval.Calls, s.WithEarlier(resolved)), nil
 }
 
 // agreed sets the decision to that of its calls if they all have the same; each call keeps its own.
@@ -232,27 +232,6 @@ func agreed(b *journal.ConfirmationResolved) {
 	}
 }
 
-// bound adds to an approval the arguments that were shown, if a person had changed them before and the
-// call was asked about again. With them in the event, folding needs no rule for this.
-func (s *State) bound(shown []journal.ApprovalItem, b *journal.ConfirmationResolved) *journal.ConfirmationResolved {
-	for _, item := range shown {
-		word := b.Of(item.ID)
-		if word.Decision != journal.DecisionApprove || len(word.Arguments) > 0 {
-			continue
-		}
-		c, err := s.find(item.ID)
-		if err != nil || bytes.Equal(item.Arguments, c.Arguments) {
-			continue
-		}
-		if b.Calls == nil {
-			b.Calls = make(map[string]journal.CallDecision)
-		}
-		word.Arguments = item.Arguments
-		b.Calls[item.ID] = word
-	}
-	return b
-}
-
 // checkBy fills in who decided. Only the names that it allows can be given.
 func (r *Runner) checkBy(d *Decision) error {
 	switch {
@@ -262,8 +241,8 @@ func (r *Runner) checkBy(d *Decision) error {
 		d.By = fmt.Sprintf("%s (for %s)", d.Client, NameOf(d.Who))
 	case d.By == "":
 		d.By = NameOf(d.Who)
-	case d.By != ByAll && d.By != ByNobody:
-		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, ByAll, ByNobody)
+	case d.By != core.ByAll && d.By != core.ByNobody:
+		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, core.ByAll, core.ByNobody)
 	case d.Remember != nil:
 		return usagef("remember: a decision by %s cannot be remembered", d.By)
 	}
@@ -279,7 +258,7 @@ func (r *Runner) ForAPerson(s *State) bool {
 	case a.Kind == journal.ApprovalInput:
 		return false
 	}
-	return r.FourEyes || slices.ContainsFunc(undecided(s), func(c *Call) bool { return c.Verdict.ForAPerson() })
+	return r.FourEyes || slices.ContainsFunc(s.Undecided(), func(c *core.Call) bool { return c.Verdict.ForAPerson() })
 }
 
 // checkRemember refuses decisions that cannot be remembered.
@@ -306,7 +285,7 @@ func (r *Runner) checkRemember(s *State, b *journal.ConfirmationResolved) error 
 		kinds := item.RememberKinds()
 		switch {
 		case b.Of(item.ID).Decision != journal.DecisionApprove:
-		case m.Scope != journal.RememberRun && s.ofClient(item.Name):
+		case m.Scope != journal.RememberRun && s.OfClient(item.Name):
 			// In another run the name may be that of one of the server's tools.
 			return usagef("remember: %s is a tool of the client of this run; use %s", item.Name, journal.RememberRun)
 		case m.Calls != "" && len(kinds) > 0 && !slices.Contains(kinds, m.Calls):
@@ -325,46 +304,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// withEarlier adds the earlier decisions on single calls of the approval.
-func withEarlier(s *State, resolved *journal.ConfirmationResolved) *journal.ConfirmationResolved {
-	for _, item := range s.Approval.Calls {
-		c, err := s.find(item.ID)
-		if err != nil {
-			continue
-		}
-		if _, now := resolved.Calls[c.ID]; now {
-			continue
-		}
-		if word := wordOn(s, c); word != nil {
-			resolved.Calls[c.ID] = *word
-		}
-	}
-	return resolved
-}
-
-// wordOn returns the decision on a call of the open approval, or nil.
-func wordOn(s *State, c *Call) *journal.CallDecision {
-	if s.Approval.Kind == journal.ApprovalInDoubt {
-		return c.Doubt
-	}
-	if c.DecidedBy != nil && c.DecidedBy.ApprovalID == s.Approval.ApprovalID {
-		return c.Decision
-	}
-	return nil
-}
-
-// undecided returns the calls of the open approval without a decision.
-func undecided(s *State) []*Call {
-	var open []*Call
-	for _, item := range s.Approval.Calls {
-		if c, err := s.find(item.ID); err == nil && wordOn(s, c) == nil {
-			open = append(open, c)
-		}
-	}
-	return open
-}
-
-func callIDList(calls []*Call) string {
+func callIDList(calls []*core.Call) string {
 	ids := make([]string, len(calls))
 	for i, c := range calls {
 		ids[i] = c.ID
@@ -373,7 +313,7 @@ func callIDList(calls []*Call) string {
 }
 
 // checkDecision checks the decision on one call, and judges changed arguments.
-func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal.CallDecision, judged bool) (
+func (r *Runner) checkDecision(ctx context.Context, s *State, c *core.Call, d journal.CallDecision, judged bool) (
 	journal.CallDecision, error,
 ) {
 	allowed := map[string]bool{journal.DecisionApprove: true, journal.DecisionDeny: true}
@@ -419,7 +359,7 @@ func (r *Runner) checkDecision(ctx context.Context, s *State, c *Call, d journal
 // checkEdit reads arguments that a person changed, and lets the gate judge them. The gate's refusals
 // still apply, and a call whose own run has begun cannot be changed, because that run has its task
 // already.
-func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.CallDecision, judged bool) error {
+func (r *Runner) checkEdit(ctx context.Context, s *State, c *core.Call, d *journal.CallDecision, judged bool) error {
 	canonical, err := guard.Arguments(d.Arguments)
 	if err != nil {
 		return usagef("changed arguments of %s: %s", c.ID, r.Mask.Mask(err.Error()))
@@ -441,8 +381,9 @@ func (r *Runner) checkEdit(ctx context.Context, s *State, c *Call, d *journal.Ca
 // judgeEdit judges a call with arguments that a person gave it. Nothing runs. If the call is asked
 // about, the verdict has the binding of its approval.
 func (r *Runner) judgeEdit(ctx context.Context, s *State, call toolcrib.ToolCall) gate.Verdict {
-	facts := s.facts()
+	facts := factsOf(s)
 	facts.DryRun = true
-	facts.Place = map[string]int{call.ID: slices.IndexFunc(s.Turn.Calls, func(c *Call) bool { return c.ID == call.ID })}
+	at := slices.IndexFunc(s.Turn.Calls, func(c *core.Call) bool { return c.ID == call.ID })
+	facts.Place = map[string]int{call.ID: at}
 	return r.Gate.Judge(ctx, s.Start.Principal, scopeOf(s.Start), facts, []toolcrib.ToolCall{call})[0]
 }

@@ -8,22 +8,13 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 // RoleApprover is the role of people who may decide about the runs of other users.
 const RoleApprover = "approver"
-
-// Values of [Decision.By] for decisions that no person made on the single calls.
-const (
-	// ByAll is the approval of all calls that are asked about (--approve all).
-	ByAll = "--approve all"
-	// ByNobody is a denial without a person: a parked run continues like one started with
-	// [ApproveDeny]. Its calls are refused as needing an approval, and the agent's on_denial does not
-	// apply.
-	ByNobody = "--approve deny"
-)
 
 // ErrFourEyes is the cause of a refusal if only another person may approve.
 var ErrFourEyes = errors.New("another person must approve")
@@ -50,7 +41,7 @@ func MayDecide(who toolcrib.Principal, user string) bool {
 }
 
 // party refuses principals who may not decide about the run.
-func (s *State) party(who toolcrib.Principal) error {
+func party(s *State, who toolcrib.Principal) error {
 	if who.Token != "" && who.Token != s.Start.Principal.Token {
 		return forbidden(nil, "an access token decides only about runs that it started, and it did not start run %s", s.Run)
 	}
@@ -74,14 +65,14 @@ func (r *Runner) mayDecide(ctx context.Context, s *State, who toolcrib.Principal
 	if b.Remember != nil && who.Token != "" {
 		return forbidden(nil, "remember: an access token can approve only this call")
 	}
-	tools := s.approved(b)
+	tools := approvedTools(s, b)
 	own := who.User == s.Start.Principal.User
 	if r.FourEyes && own && len(tools) > 0 {
 		return forbidden(ErrFourEyes, "approvals.four_eyes: run %s acts for %s, so another person must approve its calls; denying is open to all who may decide", s.Run, who.User)
 	}
 	for _, tool := range tools {
 		err := r.Gate.MayApprove(ctx, who, scopeOf(s.Start), tool)
-		if err == nil || s.judgedLater(who, err) {
+		if err == nil || judgedLater(s, who, err) {
 			continue
 		}
 		return forbidden(err, "%v", err)
@@ -95,7 +86,7 @@ func (r *Runner) mayUseAgents(ctx context.Context, s *State, who toolcrib.Princi
 ) error {
 	for _, item := range s.Approval.Calls {
 		word := b.Of(item.ID)
-		c, err := s.find(item.ID)
+		c, err := s.Find(item.ID)
 		if err != nil || word.Decision != journal.DecisionApprove || c.Verdict == nil {
 			continue
 		}
@@ -130,14 +121,14 @@ func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Princi
 	if today.Token != "" {
 		today.Admin, today.Roles = false, nil
 	}
-	return today, s.party(today)
+	return today, party(s, today)
 }
 
 // judgedLater reports whether a refusal concerns the tool in this run, not the rights of the decider.
 // Then the approval is harmless: the gate judges the call again before it runs, and the model learns
 // the reason. It is always false for an access token, and for deciders who are neither the user of the
 // run nor an administrator.
-func (s *State) judgedLater(who toolcrib.Principal, err error) bool {
+func judgedLater(s *State, who toolcrib.Principal, err error) bool {
 	var no *gate.ApproverError
 	if !errors.As(err, &no) || who.Token != "" {
 		return false
@@ -146,8 +137,8 @@ func (s *State) judgedLater(who toolcrib.Principal, err error) bool {
 	return about && (who.Admin || who.User == s.Start.Principal.User)
 }
 
-// approved returns the tools whose calls a decision lets run, without duplicates.
-func (s *State) approved(b *journal.ConfirmationResolved) []string {
+// approvedTools returns the tools whose calls a decision lets run, without duplicates.
+func approvedTools(s *State, b *journal.ConfirmationResolved) []string {
 	var tools []string
 	for _, item := range s.Approval.Calls {
 		switch b.Of(item.ID).Decision {
@@ -168,12 +159,12 @@ func (d *driver) decider() toolcrib.Principal {
 	return d.s.Start.Principal
 }
 
-// ownWord reports whether the user of the run made a decision. If that is unknown, it is assumed.
-func (s *State) ownWord(b *journal.ConfirmationResolved) bool {
+// ownDecision reports whether the user of the run made a decision. If that is unknown, it is assumed.
+func ownDecision(s *State, b *journal.ConfirmationResolved) bool {
 	if b.User != "" {
 		return b.User == s.Start.Principal.User
 	}
-	return b.By == ByAll || ownName(b.By, s.Start.Principal.User)
+	return b.By == core.ByAll || ownName(b.By, s.Start.Principal.User)
 }
 
 // ownName reports whether by, as [NameOf] writes it, is this user.

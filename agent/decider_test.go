@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -257,9 +258,9 @@ func TestADR172_SwitchedOnLater(t *testing.T) {
 	}{
 		{"own", user("alice"), "", true},
 		{"own, by another", toolcrib.Principal{User: "alice", Actor: "local:op"}, "", true},
-		{"all", user("alice"), agent.ByAll, true},
+		{"all", user("alice"), core.ByAll, true},
 		{"another", approver("carol"), "", false},
-		{"another, all", approver("carol"), agent.ByAll, false},
+		{"another, all", approver("carol"), core.ByAll, false},
 	} {
 		w := office(t, false)
 		w.byTurn(calls("write", `{"n":1}`), say("done"))
@@ -346,7 +347,7 @@ func TestDecide_By(t *testing.T) {
 	if _, err := w.runner.Decide(t.Context(), s.Run, d); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("%v", err)
 	}
-	d.By, d.Remember = agent.ByAll, &journal.Remember{Scope: journal.RememberRun}
+	d.By, d.Remember = core.ByAll, &journal.Remember{Scope: journal.RememberRun}
 	if _, err := w.runner.Decide(t.Context(), s.Run, d); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("%v", err)
 	}

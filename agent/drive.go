@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -106,7 +107,7 @@ func Load(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (*State, 
 func loadUntil(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, end func(toolcrib.Event) bool) (*State,
 	error,
 ) {
-	s := NewState(run)
+	s := core.NewState(run)
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return nil, err
@@ -114,7 +115,7 @@ func loadUntil(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, end 
 		if end(e) {
 			break
 		}
-		if err := Fold(s, e); err != nil {
+		if err := core.Fold(s, e); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +175,7 @@ func (d *driver) takenUpAgain(ctx context.Context) *journal.TakenUp {
 	if d.s.Turn == nil {
 		return taken
 	}
-	for _, c := range d.s.Turn.open() {
+	for _, c := range d.s.Turn.Open() {
 		if c.Child == nil || c.ChildEnd != nil {
 			continue
 		}
@@ -259,7 +260,7 @@ func (d *driver) noteOf(n toolcrib.Notice) {
 	d.noted.mu.Lock()
 	defer d.noted.mu.Unlock()
 	if len(d.noted.all) < maxNoted {
-		d.noted.all = append(d.noted.all, notice(n.Code, "%s", d.r.Mask.Clean(n.Message)))
+		d.noted.all = append(d.noted.all, journal.Noticef(n.Code, "%s", d.r.Mask.Clean(n.Message)))
 	}
 }
 
@@ -280,8 +281,8 @@ func (d *driver) run(ctx context.Context) error {
 				return err
 			}
 		}
-		step := Next(s)
-		if step.Kind == StepAsk {
+		step := core.Next(s)
+		if step.Kind == core.StepAsk {
 			heard, err := d.listen(ctx, step)
 			if err != nil {
 				return err
@@ -290,7 +291,7 @@ func (d *driver) run(ctx context.Context) error {
 				continue
 			}
 		}
-		if step.Kind == StepNone || step.Kind == StepWait && (s.Stopping != nil || d.stopped(ctx) == nil) {
+		if step.Kind == core.StepNone || step.Kind == core.StepWait && (s.Stopping != nil || d.stopped(ctx) == nil) {
 			return nil
 		}
 		at := s.Seq
@@ -302,7 +303,7 @@ func (d *driver) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if s.Seq == at && !(d.unread && step.Kind == StepAsk) {
+		if s.Seq == at && !(d.unread && step.Kind == core.StepAsk) {
 			// Only a damaged journal can lead here: each step records its effects, and an append is
 			// all or nothing.
 			return fmt.Errorf("run %s: step %q after event %d leads nowhere: the journal is damaged; `runs verify` shows where",
@@ -312,7 +313,7 @@ func (d *driver) run(ctx context.Context) error {
 }
 
 // carry carries out one step. Afterwards the state has advanced, or there is an error.
-func (d *driver) carry(ctx context.Context, step Step) error {
+func (d *driver) carry(ctx context.Context, step core.Step) error {
 	if stop := d.stopped(ctx); stop != nil && d.s.Stopping == nil {
 		return d.append(ctx, stop)
 	}
@@ -320,31 +321,31 @@ func (d *driver) carry(ctx context.Context, step Step) error {
 		return err
 	}
 	switch step.Kind {
-	case StepAsk:
+	case core.StepAsk:
 		return d.ask(ctx, step)
-	case StepJudge:
+	case core.StepJudge:
 		return d.judge(ctx)
-	case StepConfirm:
+	case core.StepConfirm:
 		return d.confirm(ctx, step)
-	case StepPark:
+	case core.StepPark:
 		return d.park(ctx, step)
-	case StepSettle:
+	case core.StepSettle:
 		return d.settleLost(ctx)
-	case StepReconcile:
+	case core.StepReconcile:
 		return d.reconcile(ctx)
-	case StepExecute:
+	case core.StepExecute:
 		return d.execute(ctx)
-	case StepChildren:
+	case core.StepChildren:
 		return d.children(ctx)
-	case StepAnswer:
+	case core.StepAnswer:
 		return d.answer(ctx, step.Answers)
-	case StepStop:
+	case core.StepStop:
 		return d.append(ctx, &journal.Stopping{Reason: step.Reason, Message: step.Message})
-	case StepCondense:
+	case core.StepCondense:
 		return d.condense(ctx, step)
-	case StepCheck:
+	case core.StepCheck:
 		return d.check(ctx)
-	case StepFinish:
+	case core.StepFinish:
 		return d.finish(ctx, step)
 	}
 	return fmt.Errorf("agent: no way to carry out step %q", step.Kind)
@@ -372,7 +373,7 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 
 // driven returns how long the run has been driven so far.
 func (d *driver) driven() time.Duration {
-	if !d.s.held {
+	if !d.s.Held {
 		return d.s.Driven
 	}
 	return d.s.Driven + d.worked() - d.at
@@ -454,12 +455,12 @@ func (d *driver) hold(bodies ...toolcrib.Body) error {
 		worked = d.worked() - d.at
 		d.at += worked
 	}
-	if passed := now.Sub(d.s.Updated); d.s.held && (passed-worked).Abs() >= clockDrift {
+	if passed := now.Sub(d.s.Updated); d.s.Held && (passed-worked).Abs() >= clockDrift {
 		bodies = append([]toolcrib.Body{&journal.Worked{MS: worked.Milliseconds()}}, bodies...)
 	}
 	for _, b := range bodies {
 		e := toolcrib.Event{Seq: d.s.Seq + 1, Time: now, Body: b}
-		if err := Fold(d.s, e); err != nil {
+		if err := core.Fold(d.s, e); err != nil {
 			return err
 		}
 		d.held = append(d.held, e)
@@ -557,7 +558,7 @@ func (d *driver) live(event string, data any) {
 }
 
 // answer answers open calls without running them.
-func (d *driver) answer(ctx context.Context, answers []Answer) error {
+func (d *driver) answer(ctx context.Context, answers []core.Answer) error {
 	bodies := make([]toolcrib.Body, 0, len(answers))
 	for _, a := range answers {
 		ended, err := d.endChild(ctx, a.Call)
@@ -565,7 +566,7 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 			return err
 		}
 		bodies = append(bodies, ended...)
-		r := a.Call.result(a.Status, a.Content)
+		r := a.Call.NewResult(a.Status, a.Content)
 		if r.Reason = a.Reason; a.Raw != nil {
 			opt := guard.FitOptions{MaxBytes: d.s.Limits().MaxResultBytes, Masker: d.r.Mask}
 			if err := d.finished(ctx, a.Call, r, &toolcrib.Output{JSON: a.Raw}, opt); err != nil {
@@ -579,7 +580,7 @@ func (d *driver) answer(ctx context.Context, answers []Answer) error {
 
 // finish ends the run. Before a normal end it reads any new message; the inbox is read only if the
 // journal has refused the end.
-func (d *driver) finish(ctx context.Context, step Step) error {
+func (d *driver) finish(ctx context.Context, step core.Step) error {
 	for look := !d.listens(ctx, step); ; look = true {
 		var unread int
 		if look {
@@ -604,19 +605,19 @@ func (d *driver) finish(ctx context.Context, step Step) error {
 }
 
 // end writes the end of the run. unread is the number of messages that were not read.
-func (d *driver) end(ctx context.Context, step Step, unread int) error {
+func (d *driver) end(ctx context.Context, step core.Step, unread int) error {
 	var bodies []toolcrib.Body
 	switch {
 	case unread == 1:
-		bodies = append(bodies, notice(NoticeUnread, "a message to the run came too late: its end was decided"))
+		bodies = append(bodies, journal.Noticef(core.NoticeUnread, "a message to the run came too late: its end was decided"))
 	case unread > 1:
-		bodies = append(bodies, notice(NoticeUnread, "%d messages to the run came too late: its end was decided", unread))
+		bodies = append(bodies, journal.Noticef(core.NoticeUnread, "%d messages to the run came too late: its end was decided", unread))
 	}
 	if step.Status == toolcrib.StatusCompleted && step.Reason == toolcrib.StopCompleted && step.Truncated {
-		bodies = append(bodies, notice(NoticeOutputTruncated, "the answer was cut by the model's output limit"))
+		bodies = append(bodies, journal.Noticef(core.NoticeOutputTruncated, "the answer was cut by the model's output limit"))
 	}
 	if step.Reason == toolcrib.StopBudgetExhausted && step.Message != "" {
-		bodies = append(bodies, notice(string(step.Reason), "%s", step.Message))
+		bodies = append(bodies, journal.Noticef(string(step.Reason), "%s", step.Message))
 	}
 	if step.Status == toolcrib.StatusFailed {
 		bodies = append(bodies, &journal.Error{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -23,16 +24,16 @@ const cancelGrace = 200 * time.Millisecond
 // execute answers the refused calls of the turn and runs the allowed ones: at most MaxParallel at a
 // time, and calls on the same target one after another, in their order. It uses permits only. [law]
 func (d *driver) execute(ctx context.Context) error {
-	open := d.s.Turn.open()
+	open := d.s.Turn.Open()
 	x := &execution{d: d, ctx: ctx, order: open, results: make([]*journal.ToolResult, len(open))}
-	ready := make([]*Call, 0, len(open))
+	ready := make([]*core.Call, 0, len(open))
 	for i, c := range open {
 		v := d.verdict(c.ID)
 		if v == nil {
 			// The permits are lost in a run that was resumed, and the policy may have changed.
 			return d.judge(ctx)
 		}
-		if c.question() || c.byClient() || c.Waits != nil {
+		if c.Question() || c.ByClient() || c.Waits != nil {
 			continue // answered by a person or the client, after all others
 		}
 		if c.Verdict.Decision == toolcrib.Allow && v.Permit.Valid() {
@@ -66,7 +67,7 @@ func (d *driver) execute(ctx context.Context) error {
 }
 
 // refusal returns the result of a call that the gate refused.
-func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
+func refusal(c *core.Call, v *gate.Verdict) *journal.ToolResult {
 	content := v.Content
 	reason := c.Verdict.Reason
 	if content == "" || c.Verdict.Decision == toolcrib.Allow {
@@ -75,19 +76,12 @@ func refusal(c *Call, v *gate.Verdict) *journal.ToolResult {
 		content = guard.Refusal{Tool: c.Name, Reason: reason, Message: "the call was not allowed"}.JSON()
 	}
 	status := toolcrib.ResultRefused
-	if c.doubtful() { // it may have taken effect the first time
-		status, content = toolcrib.ResultInDoubt, textInDoubt
+	if c.Doubtful() { // it may have taken effect the first time
+		status, content = toolcrib.ResultInDoubt, core.TextInDoubt
 	}
-	r := c.result(status, content)
+	r := c.NewResult(status, content)
 	r.Reason = reason
 	return r
-}
-
-// result returns a result of the call.
-func (c *Call) result(status toolcrib.ResultStatus, content string) *journal.ToolResult {
-	return &journal.ToolResult{
-		ToolCallID: c.ID, Name: c.Name, Status: status, IsError: status != toolcrib.ResultOK, Content: content,
-	}
 }
 
 // execution runs the allowed calls of one turn. Its channel has room for everything that can ever be
@@ -96,9 +90,9 @@ type execution struct {
 	d       *driver
 	ctx     context.Context
 	told    <-chan struct{}       // ends with ctx; nil once that was handled
-	order   []*Call               // open calls of the turn
+	order   []*core.Call          // open calls of the turn
 	results []*journal.ToolResult // their results, in the same order; nil if none, or it was written
-	waiting []*Call
+	waiting []*core.Call
 	flying  []*flight
 	news    chan news
 	ticks   chan progress   // nil if there is no watcher
@@ -118,7 +112,7 @@ type news struct {
 const newsOfCall = 5
 
 // put keeps the result of a call until it is written.
-func (x *execution) put(c *Call, r *journal.ToolResult) {
+func (x *execution) put(c *core.Call, r *journal.ToolResult) {
 	if i := slices.Index(x.order, c); i >= 0 {
 		x.results[i] = r
 	}
@@ -127,7 +121,7 @@ func (x *execution) put(c *Call, r *journal.ToolResult) {
 // flight is one call in progress.
 type flight struct {
 	clock
-	call     *Call
+	call     *core.Call
 	permit   *gate.Permit
 	prepared []byte
 	leave    chan error // for a write: the answer to its request to start; nil lets it start
@@ -233,7 +227,7 @@ func (x *execution) awaitEnd(f *flight) {
 // launch starts all waiting calls that may start now.
 func (x *execution) launch() error {
 	most := x.d.s.Limits().MaxParallel
-	var rest []*Call
+	var rest []*core.Call
 	started := make([]toolcrib.Body, 0, 4)
 	ready := make([]*flight, 0, 4)
 	for _, c := range x.waiting {
@@ -393,7 +387,7 @@ func (x *execution) toChild(f *flight) (gone bool, err error) {
 }
 
 // blocked reports whether an earlier call on the same target has not ended yet.
-func (x *execution) blocked(c *Call, permit *gate.Permit, earlier []*Call, ready []*flight) bool {
+func (x *execution) blocked(c *core.Call, permit *gate.Permit, earlier []*core.Call, ready []*flight) bool {
 	for _, e := range earlier {
 		if overlap(x.d.permit(e.ID).Targets(), permit.Targets()) {
 			return true
@@ -459,7 +453,7 @@ func (x *execution) land(f *flight) error {
 	if err := x.d.keep(x.ctx, result, f.whole, f.files...); err != nil {
 		return err
 	}
-	result.Content = f.call.noted(result.Content)
+	result.Content = f.call.Noted(result.Content)
 	x.put(f.call, result)
 	return x.flush(false)
 }
@@ -488,20 +482,12 @@ func (x *execution) landChild(f *flight, result *journal.ToolResult) (done bool,
 }
 
 // endChild ends the run of a call that gets another result, if it has one.
-func (x *execution) endChild(c *Call) error {
+func (x *execution) endChild(c *core.Call) error {
 	ended, err := x.d.endChild(x.ctx, c)
 	if err != nil {
 		return err
 	}
 	return x.d.hold(ended...)
-}
-
-// noted adds a note to the model to a result if a person changed the arguments of the call.
-func (c *Call) noted(content string) string {
-	if c.Decision == nil || len(c.Decision.Arguments) == 0 {
-		return content
-	}
-	return textEdited + string(c.Decision.Arguments) + "\n" + content
 }
 
 // flush records results in the order of the calls: those that wait for no earlier call, and the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
@@ -32,15 +33,15 @@ func (t *teller) holdsNow() error {
 // holdsOf checks one run: each prefix of its journal folds and says what comes next,
 // nothing starts without leave or twice, and replay finds nothing.
 func (t *teller) holdsOf(run toolcrib.RunID) error {
-	s, ends, started := agent.NewState(run), 0, map[string]int{}
+	s, ends, started := core.NewState(run), 0, map[string]int{}
 	for e, err := range t.journal.Read(context.Background(), run, 0) {
 		if err == nil {
-			err = agent.Fold(s, e)
+			err = core.Fold(s, e)
 		}
 		if err != nil {
 			return err
 		}
-		agent.Next(s)
+		core.Next(s)
 		switch b := e.Body.(type) {
 		case *journal.ToolStarted:
 			if b.Write {

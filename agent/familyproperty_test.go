@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
@@ -335,7 +336,7 @@ func (t *teller) toItsEnd(tt *testing.T) error {
 			return fmt.Errorf("run %s is %s, and waits for nobody (%w)", top.Run, top.Status, err)
 		}
 		if waits.Pending.Kind == journal.PendingProvider {
-			if out := waits.Pending.Error; out.Class == agent.ClassBudget {
+			if out := waits.Pending.Error; out.Class == core.ClassBudget {
 				add := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests, By: "me"}
 				if _, err := t.runner.Add(context.Background(), waits.Run, agent.Addition{Granted: &add}); err != nil {
 					return err

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -100,7 +100,7 @@ func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.Tool
 		r.Status = statusOf(failure)
 		return r
 	}
-	return f.call.result(statusOf(failure), content)
+	return f.call.NewResult(statusOf(failure), content)
 }
 
 // statusOf returns the status of a failure. A tool that enforced a timeout of its own has timed out
@@ -124,7 +124,7 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 	detail := clean(err.Error())
 	x.d.r.Log.ErrorContext(x.ctx, "tool execution failed", "run", x.d.s.Run, "name", f.call.Name, "ref", ref,
 		"error", detail+clean(guard.Stack(err)))
-	r := f.call.result(toolcrib.ResultError, guard.FaultJSON(f.call.Name, ref))
+	r := f.call.NewResult(toolcrib.ResultError, guard.FaultJSON(f.call.Name, ref))
 	r.FaultRef, r.Fault = ref, detail
 	return r
 }
@@ -132,10 +132,10 @@ func (x *execution) fault(f *flight, err error) *journal.ToolResult {
 // endedResult returns the result of a call that was cancelled or timed out.
 func endedResult(f *flight, cancelled bool) *journal.ToolResult {
 	if cancelled {
-		return f.call.result(toolcrib.ResultCancelled, textCancelled)
+		return f.call.NewResult(toolcrib.ResultCancelled, core.TextCancelled)
 	}
 	late := toolcrib.Failf(toolcrib.ToolTimeout, "%s", seconds(f.permit.Timeout()))
-	return f.call.result(toolcrib.ResultTimeout, guard.ErrorJSON(late.Error(), 0))
+	return f.call.NewResult(toolcrib.ResultTimeout, guard.ErrorJSON(late.Error(), 0))
 }
 
 // seconds formats a duration (C15): "30s", "0.5s".
@@ -167,7 +167,7 @@ func (x *execution) fit(f *flight, out toolcrib.Output) *journal.ToolResult {
 // shape sets the content of a result. If that is cut, whole is the text to be stored under r.Ref,
 // which is ref, or a new one if ref is "".
 func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.FitOptions, ref string) (whole string) {
-	shown := d.s.offers(readResultTool)
+	_, shown := d.s.Offer.Find(readResultTool)
 	if shown {
 		opt.Ref = ref
 	}
@@ -188,11 +188,11 @@ func (d *driver) shape(r *journal.ToolResult, out *toolcrib.Output, opt guard.Fi
 }
 
 // finished makes an output the result of a call, and stores its files and its whole text.
-func (d *driver) finished(ctx context.Context, c *Call, r *journal.ToolResult, out *toolcrib.Output,
+func (d *driver) finished(ctx context.Context, c *core.Call, r *journal.ToolResult, out *toolcrib.Output,
 	opt guard.FitOptions,
 ) error {
 	err := d.keep(ctx, r, d.shape(r, out, opt, ""))
-	r.Content = c.noted(r.Content)
+	r.Content = c.Noted(r.Content)
 	return err
 }
 
@@ -220,11 +220,6 @@ func mayCut(out *toolcrib.Output, most int) bool {
 	return max(len(out.JSON), len(out.Text)) >= most/2
 }
 
-// offers reports whether a tool is in the offer of the run.
-func (s *State) offers(name string) bool {
-	return slices.ContainsFunc(s.Offer.Tools, func(t journal.OfferedTool) bool { return t.Name == name })
-}
-
 // invoke returns the function by which a tool calls another one: in a child run of one given call,
 // through the same loop and gate (H18).
 func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.RawMessage) (toolcrib.Invoked, error) {
@@ -238,7 +233,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
 			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills, Listed: s.Start.Listed,
-			WorkerTools: s.passedTools(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
+			WorkerTools: s.PassedTools(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
 			Taint: f.taint, Ran: ranBefore(s.Start.Ran),
 		})
 		if err != nil {
@@ -286,7 +281,7 @@ func nestedApprove(a Approve) Approve {
 // reconcile asks the tools whether the writes that had started when the previous driver was lost took
 // effect. Only a tool that the current gate allows is asked; all others stay in doubt. [law]
 func (d *driver) reconcile(ctx context.Context) error {
-	lost := d.s.Turn.lost()
+	lost := d.s.Turn.Lost()
 	for _, c := range lost {
 		if d.verdict(c.ID) == nil {
 			return d.judge(ctx)
@@ -311,7 +306,7 @@ func (d *driver) reconcile(ctx context.Context) error {
 }
 
 // found asks the tool of one call. An error, a panic or a timeout means that the call is in doubt.
-func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
+func (d *driver) found(ctx context.Context, c *core.Call) toolcrib.Reconciled {
 	permit := d.permit(c.ID)
 	if c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !permit.Valid() || len(c.Started.Prepared) == 0 {
 		return toolcrib.Reconciled{}
@@ -332,17 +327,19 @@ func (d *driver) found(ctx context.Context, c *Call) toolcrib.Reconciled {
 
 // resultFor returns the result for an output of a tool, without its content, and the options to
 // prepare that content.
-func (d *driver) resultFor(c *Call, permit *gate.Permit, out *toolcrib.Output) (*journal.ToolResult, guard.FitOptions) {
+func (d *driver) resultFor(c *core.Call, permit *gate.Permit, out *toolcrib.Output) (
+	*journal.ToolResult, guard.FitOptions,
+) {
 	source := gate.Source(cmp.Or(d.r.Mask.Clean(out.Source), c.Name))
 	return d.resultFrom(source, c, out, permit.Untrusted() || out.Untrusted, permit.MaxBytes())
 }
 
-func (d *driver) resultFrom(source string, c *Call, out *toolcrib.Output, untrusted bool, most int) (
+func (d *driver) resultFrom(source string, c *core.Call, out *toolcrib.Output, untrusted bool, most int) (
 	*journal.ToolResult, guard.FitOptions,
 ) {
-	r := c.result(toolcrib.ResultOK, "")
+	r := c.NewResult(toolcrib.ResultOK, "")
 	if out.IsError {
-		r = c.result(toolcrib.ResultError, "")
+		r = c.NewResult(toolcrib.ResultError, "")
 	}
 	if r.Untrusted = untrusted; untrusted {
 		r.Source = source

@@ -5,23 +5,23 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 func TestFold_WithoutModels(t *testing.T) {
 	noInput := &journal.RunStarted{Format: journal.Format, Models: []journal.ModelInfo{{Ref: "demo/x"}}}
-	if err := agent.Fold(agent.NewState("run_1"), toolcrib.Event{Seq: 1, Body: noInput}); err == nil {
+	if err := core.Fold(core.NewState("run_1"), toolcrib.Event{Seq: 1, Body: noInput}); err == nil {
 		t.Error("a run without input has begun")
 	}
 	start := &journal.RunStarted{Format: journal.Format, Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")}}
-	if err := agent.Fold(agent.NewState("run_1"), toolcrib.Event{Seq: 1, Body: start}); err == nil {
+	if err := core.Fold(core.NewState("run_1"), toolcrib.Event{Seq: 1, Body: start}); err == nil {
 		t.Error("a run that asks no model has begun")
 	}
-	s := agent.NewState("run_1")
+	s := core.NewState("run_1")
 	start.Given = &toolcrib.ToolCall{ID: "call_1", Name: "read_file"}
 	for i, body := range []toolcrib.Body{start, &journal.ModelFailed{NoTools: true}} {
-		if err := agent.Fold(s, toolcrib.Event{Seq: toolcrib.Seq(i + 1), Body: body}); err != nil {
+		if err := core.Fold(s, toolcrib.Event{Seq: toolcrib.Seq(i + 1), Body: body}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -41,15 +41,15 @@ func TestFold_WhatFitsNothing(t *testing.T) {
 		"a failure, queued": &journal.Error{Status: toolcrib.StatusQueued},
 		"from beyond":       &journal.Condensed{From: math.MaxInt, Messages: 1, Text: "x"},
 	} {
-		s := agent.NewState("run_1")
+		s := core.NewState("run_1")
 		start := &journal.RunStarted{Format: journal.Format, Models: []journal.ModelInfo{{Ref: "demo/x"}}, Input: []toolcrib.Message{
 			toolcrib.TextMessage(toolcrib.RoleUser, "hello"), toolcrib.TextMessage(toolcrib.RoleAssistant, "hi"),
 			toolcrib.TextMessage(toolcrib.RoleUser, "go"),
 		}}
-		if err := agent.Fold(s, toolcrib.Event{Seq: 1, Body: start}); err != nil {
+		if err := core.Fold(s, toolcrib.Event{Seq: 1, Body: start}); err != nil {
 			t.Fatal(err)
 		}
-		if err := agent.Fold(s, toolcrib.Event{Seq: 2, Body: body}); err == nil {
+		if err := core.Fold(s, toolcrib.Event{Seq: 2, Body: body}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

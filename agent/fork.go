@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -49,11 +50,11 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 		return task, err
 	}
 	forked := old.Start.Agent
-	if old.first > 0 {
-		forked.Model, forked.Fallback = old.Models[old.first].Ref, nil
+	if old.First > 0 {
+		forked.Model, forked.Fallback = old.Models[old.First].Ref, nil
 	}
 	return Task{
-		Agent: forked, Models: old.Models[old.first:], Principal: who,
+		Agent: forked, Models: old.Models[old.First:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
 		Driver: old.Start.Driver, Asked: old.Start.Asked,
 		ForkedFrom: run, ForkedRound: round, Ran: ran,
@@ -156,8 +157,8 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 	}
 	all := ranBefore(s.Start.Ran)
 	for _, c := range s.Trace {
-		if c.tookEffect() {
-			arguments := c.judgedArguments()
+		if tookEffect(c) {
+			arguments := c.JudgedArguments()
 			all = append(all, RanCall{
 				RanCall: journal.RanCall{Run: s.Run, ID: c.ID, Name: c.Name, Arguments: argumentsHash(arguments)},
 				call: toolcrib.Call{
@@ -187,11 +188,11 @@ func (r *Runner) ranAt(ctx context.Context, s *State, depth int) ([]RanCall, err
 }
 
 // tookEffect reports whether a call changed something, as far as is known.
-func (c *Call) tookEffect() bool {
+func tookEffect(c *core.Call) bool {
 	switch {
 	case c.Verdict == nil || !c.Verdict.Effect.Writes() || c.Child != nil:
 		return false
-	case c.Started == nil && !c.Retried && !(c.byClient() && c.Result != nil):
+	case c.Started == nil && !c.Retried && !(c.ByClient() && c.Result != nil):
 		return false
 	case c.Doubt != nil && c.Doubt.Decision == journal.DecisionNotHappened:
 		return false
@@ -206,9 +207,9 @@ func argumentsHash(arguments []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ran returns, for the gate, the earlier call that did the same as this one, a part of it, or more;
+// repeats returns, for the gate, the earlier call that did the same as this one, a part of it, or more;
 // "" if none did.
-func (s *State) ran(name string, arguments []byte, does []string) string {
+func repeats(s *State, name string, arguments []byte, does []string) string {
 	hash := argumentsHash(arguments)
 	for _, c := range s.Start.Ran {
 		if c.Name == name && (c.Arguments == hash || allIn(c.Does, does) || allIn(does, c.Does)) {
@@ -233,7 +234,7 @@ func ranNotice(ran []RanCall) *journal.Notice {
 	if more := len(ran) - most; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return notice(NoticeAlreadyRan,
+	return journal.Noticef(NoticeAlreadyRan,
 		"these calls took effect before, and nothing of that is undone: %s; a call that does the same is asked about",
 		strings.Join(names, ", "))
 }

@@ -6,29 +6,14 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// firstQuestion returns the first call that a person has yet to answer, or nil. It also returns nil
-// while the turn has open calls other than questions and child runs that wait.
-func (t *Turn) firstQuestion() *Call {
-	var first *Call
-	for _, c := range t.open() {
-		switch {
-		case c.Waits != nil:
-		case !c.question():
-			return nil
-		case first == nil && c.Answer == nil:
-			first = c
-		}
-	}
-	return first
-}
-
 // grants refuses amounts that cannot be granted.
-func (s *State) grants(g *journal.Granted) error {
+func grants(s *State, g *journal.Granted) error {
 	b, all := s.Start.Agent.Budget, s.Limits().MaxIterations+g.Iterations
 	switch {
 	case g.Iterations < 0 || g.CostUSD < 0 || g.Tokens < 0 || g.Requests < 0:
@@ -64,11 +49,11 @@ func (r *Runner) Add(ctx context.Context, run toolcrib.RunID, a Addition) (*Stat
 			return nil, stateErrorf(s, "has ended; nothing can be added to it; go on in its session, or fork it")
 		}
 		if a.Granted != nil {
-			bodies, err = append(bodies, a.Granted), s.grants(a.Granted)
+			bodies, err = append(bodies, a.Granted), grants(s, a.Granted)
 		}
 		if a.Model != nil && err == nil {
 			var chosen []toolcrib.Body
-			chosen, err = s.chooses(a.Model, a.By)
+			chosen, err = chooses(s, a.Model, a.By)
 			bodies = append(bodies, chosen...)
 		}
 		if a.Message != nil && err == nil {
@@ -94,21 +79,21 @@ func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
 
 // listens reports whether the run reads new messages before it carries out a step: before it asks its
 // model, and before its normal end.
-func (d *driver) listens(ctx context.Context, step Step) bool {
+func (d *driver) listens(ctx context.Context, step core.Step) bool {
 	s := d.s
-	ends := step.Kind == StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
+	ends := step.Kind == core.StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
 		s.Iterations < s.Limits().MaxIterations
-	return (step.Kind == StepAsk || ends) && ctx.Err() == nil
+	return (step.Kind == core.StepAsk || ends) && ctx.Err() == nil
 }
 
 // listen adds the messages since the last request to the run. heard reports whether there were any.
-func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) {
+func (d *driver) listen(ctx context.Context, step core.Step) (heard bool, err error) {
 	s := d.s
 	if !d.listens(ctx, step) {
 		return false, nil
 	}
 	var said []journal.Said
-	if !d.r.Refuses || d.unread || step.Kind != StepAsk || step.Attempt > 1 {
+	if !d.r.Refuses || d.unread || step.Kind != core.StepAsk || step.Attempt > 1 {
 		said, err = d.inbox(ctx)
 	}
 	if err == nil && d.unread && len(said) == 0 {
@@ -117,7 +102,7 @@ func (d *driver) listen(ctx context.Context, step Step) (heard bool, err error) 
 	if d.unread = false; err != nil {
 		return false, err
 	}
-	if step.Kind == StepAsk && d.r.Said != nil {
+	if step.Kind == core.StepAsk && d.r.Said != nil {
 		if text := d.r.Said(s.Run); strings.TrimSpace(text) != "" {
 			said = append(said, journal.Said{Text: text, By: NameOf(s.Start.Principal)})
 		}
@@ -141,7 +126,7 @@ func (d *driver) rewind(ctx context.Context, refused error, held []toolcrib.Even
 	}
 	s, err := d.r.Load(context.WithoutCancel(ctx), d.s.Run)
 	for i := 0; err == nil && i < len(held); i++ {
-		err = Fold(s, held[i])
+		err = core.Fold(s, held[i])
 	}
 	if err == nil {
 		*d.s, d.held = *s, held

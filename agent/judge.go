@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -20,16 +20,16 @@ func (d *driver) judge(ctx context.Context) error {
 	if err := d.forget(ctx); err != nil {
 		return err
 	}
-	open := s.Turn.open()
+	open := s.Turn.Open()
 	calls := make([]toolcrib.ToolCall, len(open))
 	for i, c := range open {
 		calls[i] = c.ToolCall
-		calls[i].Arguments = c.judgedArguments()
+		calls[i].Arguments = c.JudgedArguments()
 		if c.Secret == "" { // a value may have become known as a secret since
 			_, calls[i].Secret = d.r.Mask.Arguments(calls[i].Arguments)
 		}
 	}
-	facts := s.facts()
+	facts := factsOf(s)
 	if !d.r.Mask.Empty() {
 		facts.Mask = d.r.Mask.Mask
 	}
@@ -51,13 +51,13 @@ func (d *driver) judge(ctx context.Context) error {
 }
 
 // heard adds people's decisions on these calls to facts and scope.
-func (d *driver) heard(ctx context.Context, open []*Call, facts *gate.Facts, scope *gate.Scope) {
-	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *Call) bool { return c.Counted })
+func (d *driver) heard(ctx context.Context, open []*core.Call, facts *gate.Facts, scope *gate.Scope) {
+	facts.Decided, facts.Counted = d.decided(open), idsOf(open, func(c *core.Call) bool { return c.Counted })
 	facts.Remembered = d.holding(d.s.Remembered)
 	if d.r.Memory != nil {
 		facts.Lasting = sync.OnceValue(func() []journal.Remembered { return d.holding(d.lasting(ctx)) })
 	}
-	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, (*Call).leftByNobody)
+	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, leftByNobody)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // otherwise a person decides
 }
 
@@ -67,7 +67,7 @@ const permitAge = 500 * time.Millisecond
 
 // withdrawn checks again, if the permits are older than that, whether a call that has not started yet
 // may still run. It returns nil if so; otherwise it records the new verdict and returns it.
-func (d *driver) withdrawn(ctx context.Context, c *Call) (*gate.Verdict, error) {
+func (d *driver) withdrawn(ctx context.Context, c *core.Call) (*gate.Verdict, error) {
 	if time.Since(d.judged) < permitAge {
 		return nil, nil
 	}
@@ -90,14 +90,14 @@ func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 	})
 }
 
-// facts returns the current facts about the run, from its journal, for the gate.
-func (s *State) facts() gate.Facts {
+// factsOf returns the current facts about the run, from its journal, for the gate.
+func factsOf(s *State) gate.Facts {
 	facts := gate.Facts{
 		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
-		Share: s.noShare, Place: s.places(), Begun: s.begunCalls(),
+		Share: func(id string) string { return noShare(s, id) }, Place: places(s), Begun: begunCalls(s),
 	}
 	if len(s.Start.Ran) > 0 {
-		facts.Ran = s.ran
+		facts.Ran = func(name string, arguments []byte, does []string) string { return repeats(s, name, arguments, does) }
 	}
 	if s.Start.Worker != nil {
 		facts.SpentUSD = s.Spent().CostUSD
@@ -110,8 +110,8 @@ func (s *State) facts() gate.Facts {
 
 // places returns, for the gate, the positions of the calls in a turn that is judged in part, because
 // limits on the number of calls include those that have a result already.
-func (s *State) places() map[string]int {
-	if s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, func(c *Call) bool { return c.Result != nil }) {
+func places(s *State) map[string]int {
+	if s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, func(c *core.Call) bool { return c.Result != nil }) {
 		return nil
 	}
 	places := make(map[string]int, len(s.Turn.Calls))
@@ -122,17 +122,17 @@ func (s *State) places() map[string]int {
 }
 
 // noShare returns, for the gate, the reason why a call may have no child run, or "".
-func (s *State) noShare(callID string) string {
-	c, err := s.find(callID)
+func noShare(s *State, callID string) string {
+	c, err := s.Find(callID)
 	if err != nil {
 		c = nil
 	}
-	_, none := s.shareFor(c)
+	_, none := s.ShareFor(c)
 	return none
 }
 
 // idsOf returns the IDs of the calls for which is returns true; nil if none.
-func idsOf(calls []*Call, is func(*Call) bool) map[string]bool {
+func idsOf(calls []*core.Call, is func(*core.Call) bool) map[string]bool {
 	var ids map[string]bool
 	for _, c := range calls {
 		if is(c) {
@@ -146,30 +146,30 @@ func idsOf(calls []*Call, is func(*Call) bool) map[string]bool {
 }
 
 // leftByNobody reports whether a call that was asked about is refused because no person can decide.
-func (c *Call) leftByNobody() bool {
-	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == ByNobody
+func leftByNobody(c *core.Call) bool {
+	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == core.ByNobody
 }
 
 // decided returns the decisions on calls of this turn. Under four eyes an approval by the user of the
 // run is ignored, even if it was given before four eyes was switched on: the current policy applies.
-func (d *driver) decided(calls []*Call) map[string]gate.Decided {
+func (d *driver) decided(calls []*core.Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
 		var word gate.Decided
-		if c.Decision != nil && !c.leftByNobody() &&
-			!(d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && d.s.ownWord(c.DecidedBy)) {
+		if c.Decision != nil && !leftByNobody(c) &&
+			!(d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && ownDecision(d.s, c.DecidedBy)) {
 			word = gate.Decided{
 				Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,
-				By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == ByAll, Begun: c.Lost,
+				By: c.DecidedBy.By, Reason: c.DecidedBy.Reason, Unbound: c.DecidedBy.By == core.ByAll, Begun: c.Lost,
 			}
 			if c.Asked != nil {
-				word.Asked, word.Binding = c.Asked.Questions, c.approved(c.Decision).Binding
+				word.Asked, word.Binding = c.Asked.Questions, c.Approved(c.Decision).Binding
 			}
 		} else if !c.Retried {
 			continue
 		}
 		if c.Retried {
-			word.Retried, word.Unbound, word.Binding = true, false, c.retryBound
+			word.Retried, word.Unbound, word.Binding = true, false, c.RetryBound
 		}
 		if m == nil {
 			m = make(map[string]gate.Decided)
@@ -177,22 +177,6 @@ func (d *driver) decided(calls []*Call) map[string]gate.Decided {
 		m[c.ID] = word
 	}
 	return m
-}
-
-// approved returns the call that a decision approves: as it was shown, or with the arguments that a
-// person gave.
-func (c *Call) approved(word *journal.CallDecision) *journal.ApprovalItem {
-	item := &journal.ApprovalItem{ID: c.ID, Name: c.Name, Arguments: c.judgedArguments()}
-	if c.Asked != nil {
-		item.Effect, item.Binding = c.Asked.Effect, c.Asked.Binding
-	}
-	if len(word.Arguments) > 0 {
-		item.Arguments = word.Arguments
-	}
-	if word.Binding != nil {
-		item.Binding = word.Binding
-	}
-	return item
 }
 
 // MaskVerdict masks the secrets in all texts of a verdict.
@@ -211,30 +195,21 @@ func MaskVerdict(mask *guard.Masker, v *gate.Verdict) {
 	}
 }
 
-// judgedArguments returns the arguments that are judged and run: those of a person, if given,
-// otherwise the model's.
-func (c *Call) judgedArguments() json.RawMessage {
-	if c.Decision != nil && len(c.Decision.Arguments) > 0 {
-		return c.Decision.Arguments
-	}
-	return c.Arguments
-}
-
 // begunCalls returns the calls of the turn whose own run has begun.
-func (s *State) begunCalls() map[string]bool {
+func begunCalls(s *State) map[string]bool {
 	if s.Turn == nil {
 		return nil
 	}
-	return idsOf(s.Turn.Calls, func(c *Call) bool { return c.Child != nil })
+	return idsOf(s.Turn.Calls, func(c *core.Call) bool { return c.Child != nil })
 }
 
 // Scope returns the restrictions on the tools of the run, from the snapshot at its start.
-func (s *State) Scope() gate.Scope { return scopeOf(s.Start) }
+func Scope(s *State) gate.Scope { return scopeOf(s.Start) }
 
 // Facts returns the facts about the next call of the run, from its journal, for the gate. They are for
 // inspection, so nothing is counted. The caller must set Offered to a current offer.
-func (s *State) Facts() gate.Facts {
-	f := s.facts()
+func Facts(s *State) gate.Facts {
+	f := factsOf(s)
 	f.Offered, f.DryRun = nil, true
 	f.Remembered = append([]journal.Remembered(nil), s.Remembered...)
 	return f

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -44,7 +45,7 @@ func TestOutage_UsesUpTheBudget(t *testing.T) {
 			})
 			equal(t, name, s.Status, toolcrib.StatusWaitingForProvider)
 			out := *s.Pending.Error
-			equal(t, name+": class", out.Class, agent.ClassBudget)
+			equal(t, name+": class", out.Class, core.ClassBudget)
 			equal(t, name+": pause", out.RetryMS, 0)
 			for _, want := range append(tt.says, "connection reset", "runs resume "+string(s.Run)+" --add-") {
 				if !strings.Contains(out.Message, want) {
@@ -192,7 +193,7 @@ func TestOutage_Condensing(t *testing.T) {
 				if s.Status != toolcrib.StatusWaitingForProvider {
 					t.Fatalf("%s: %s %+v %+v", name, s.Status, s.Done, s.Failed)
 				}
-				equal(t, name+": budget", s.Pending.Error.Class == agent.ClassBudget, tt.cap > 0)
+				equal(t, name+": budget", s.Pending.Error.Class == core.ClassBudget, tt.cap > 0)
 				asked := slices.ContainsFunc(w.requests, func(r *toolcrib.Request) bool { return strings.HasPrefix(r.System, "You condense") })
 				equal(t, name+": a summary was asked for", asked, true)
 				add := s.Pending.Error.AddRequests
@@ -208,8 +209,8 @@ func TestOutage_Condensing(t *testing.T) {
 			if s.Done == nil || s.Done.Content != "the end" {
 				t.Fatalf("%s: %s %+v %+v", name, s.Status, s.Done, s.Failed)
 			}
-			equal(t, name+": left out", countCondensed(t, w, s.Run, agent.ContextDrop), 0)
-			if countCondensed(t, w, s.Run, agent.ContextCondense) == 0 {
+			equal(t, name+": left out", countCondensed(t, w, s.Run, core.ContextDrop), 0)
+			if countCondensed(t, w, s.Run, core.ContextCondense) == 0 {
 				t.Errorf("%s: nothing was condensed", name)
 			}
 		})
@@ -235,11 +236,11 @@ func TestOutage_CondensingFallsBack(t *testing.T) {
 			k.Models = append(k.Models, two)
 		})
 		equal(t, "content", s.Done.Content, "the end")
-		equal(t, "left out", countCondensed(t, w, s.Run, agent.ContextDrop), 0)
-		if countCondensed(t, w, s.Run, agent.ContextCondense) == 0 {
+		equal(t, "left out", countCondensed(t, w, s.Run, core.ContextDrop), 0)
+		if countCondensed(t, w, s.Run, core.ContextCondense) == 0 {
 			t.Error("nothing was condensed")
 		}
-		equal(t, "notices", countNotices(w, agent.NoticeFallback), 1)
+		equal(t, "notices", countNotices(w, core.NoticeFallback), 1)
 	})
 }
 
@@ -289,14 +290,14 @@ func TestOutage_CutAtEveryEvent(t *testing.T) {
 				if s.Done == nil || s.Done.Content != "the end" || s.Done.StopReason != toolcrib.StopCompleted {
 					t.Errorf("%s: %s %+v %+v", name, s.Status, s.Done, s.Failed)
 				}
-				equal(t, name+": left out", countCondensed(t, w, s.Run, agent.ContextDrop), 0)
+				equal(t, name+": left out", countCondensed(t, w, s.Run, core.ContextDrop), 0)
 				return s
 			}
 			w := newWorld(t, gate.ConfirmNever)
 			replies(w, began.Add(time.Hour))
 			s := run(t, w, small(3000, ""), func(k *agent.Task) { k.Agent.Budget.MaxRequests = cap })
 			equal(t, name, s.Status, toolcrib.StatusWaitingForProvider)
-			equal(t, name+": class", s.Pending.Error.Class == agent.ClassBudget, cap > 0)
+			equal(t, name+": class", s.Pending.Error.Class == core.ClassBudget, cap > 0)
 			s = toTheEnd(w, s)
 			events, step := w.events(t, s.Run), 1
 			if testing.Short() {

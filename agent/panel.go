@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -19,7 +20,8 @@ const enoughAnswered = "the answers of the other agents"
 // enough cancels the calls that other agents still answer if [Options.Enough] reports true.
 func (x *execution) enough() error {
 	s := x.d.s
-	if x.d.r.Enough == nil || x.ctx.Err() != nil || s.Turn == nil || !slices.ContainsFunc(s.Turn.Calls, (*Call).byAgent) {
+	if x.d.r.Enough == nil || x.ctx.Err() != nil || s.Turn == nil ||
+		!slices.ContainsFunc(s.Turn.Calls, (*core.Call).ByAgent) {
 		return nil
 	}
 	results := make([]*journal.ToolResult, len(s.Turn.Calls))
@@ -36,7 +38,7 @@ func (x *execution) enough() error {
 		if err := x.endChild(c); err != nil {
 			return err
 		}
-		x.put(c, c.result(toolcrib.ResultCancelled, textCancelled))
+		x.put(c, c.NewResult(toolcrib.ResultCancelled, core.TextCancelled))
 	}
 	x.waiting = nil
 	for _, f := range x.flying {
@@ -48,19 +50,6 @@ func (x *execution) enough() error {
 	return nil
 }
 
-// The notices about the calls of workers (X10, X19).
-const (
-	NoticeInnerCall    = "worker_inner_call"
-	NoticeInnerInvalid = "worker_inner_validation_fail"
-)
-
-// The finish reasons of a conductor whose answer is incomplete because of a budget or the team's time.
-// The run ends for the same reason.
-const (
-	FinishBudget = toolcrib.FinishReason(toolcrib.StopBudgetExhausted)
-	FinishTime   = toolcrib.FinishReason(toolcrib.StopWallTime)
-)
-
 // workerNotices adds notices in the run of a worker: for each call that starts, for each call with
 // invalid arguments, and for the usage that first exceeds its cap on cost (X10, X16, X19).
 func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
@@ -69,11 +58,11 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 	}
 	out := make([]toolcrib.Body, 0, len(bodies)+1)
 	note := func(code, callID, why string) {
-		if c, err := d.s.find(callID); err == nil {
+		if c, err := d.s.Find(callID); err == nil {
 			var arguments map[string]json.RawMessage
 			_ = json.Unmarshal(c.Arguments, &arguments) // arguments that cannot be read have no names
 			keys := slices.Sorted(maps.Keys(arguments))
-			n := notice(code, "%s(%s)%s", c.Name, strings.Join(keys, ", "), why)
+			n := journal.Noticef(code, "%s(%s)%s", c.Name, strings.Join(keys, ", "), why)
 			n.SessionID, n.Tool, n.ArgsKeys = d.s.Start.Session, c.Name, keys
 			out = append(out, n)
 		}
@@ -86,11 +75,11 @@ func (d *driver) workerNotices(bodies []toolcrib.Body) []toolcrib.Body {
 		case *journal.ModelFailed:
 			out = append(out, d.costWarning(b.Sum.CostUSD)...)
 		case *journal.ToolStarted:
-			note(NoticeInnerCall, b.ID, "")
+			note(core.NoticeInnerCall, b.ID, "")
 		case *journal.Verdicts:
 			for i := range b.Verdicts {
 				if v := &b.Verdicts[i]; v.Reason == toolcrib.ReasonInvalidArguments {
-					note(NoticeInnerInvalid, v.CallID, ": "+v.Message)
+					note(core.NoticeInnerInvalid, v.CallID, ": "+v.Message)
 				}
 			}
 		}
@@ -106,32 +95,6 @@ func (d *driver) costWarning(spent float64) []toolcrib.Body {
 		w.CostCapMode == toolcrib.BudgetOff {
 		return nil
 	}
-	return []toolcrib.Body{notice(NoticeWorkerCost,
+	return []toolcrib.Body{journal.Noticef(core.NoticeWorkerCost,
 		"the worker has spent $%.6f, and its cap is $%.6f; mode is warn, so it continues", spent, w.CostCapUSD)}
-}
-
-// maxReported bounds the notices that a run reports to the run above it.
-const maxReported = 64
-
-// noticed keeps a notice for the watchers of the run above.
-func (s *State) noticed(n *toolcrib.Notice) {
-	switch n.Code {
-	case NoticeInnerCall, NoticeInnerInvalid, NoticeWorkerCost, NoticeCanaryLeak:
-		if len(s.reported) < maxReported {
-			s.reported = append(s.reported, *n)
-		}
-	}
-}
-
-// endings returns the events that a parent writes when this run has ended: the notices that it
-// reports, and its end.
-func (s *State) endings(call string) []toolcrib.Body {
-	bodies := make([]toolcrib.Body, 0, len(s.reported)+1)
-	for _, n := range s.reported {
-		if n.RunID == "" {
-			n.RunID, n.Message = s.Run, s.Start.Agent.Name+": "+n.Message // none of these has a separate text for users
-		}
-		bodies = append(bodies, &journal.Notice{Notice: n})
-	}
-	return append(bodies, s.ending(call))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
@@ -194,9 +195,9 @@ func (w *world) replayed(s *agent.State) error {
 
 func (w *world) holdEvents(events []toolcrib.Event, s *agent.State) error {
 	allowed, started, ends := map[string]bool{}, map[string]bool{}, 0
-	again := agent.NewState(s.Run)
+	again := core.NewState(s.Run)
 	for i, e := range events {
-		if err := agent.Fold(again, e); err != nil {
+		if err := core.Fold(again, e); err != nil {
 			return err
 		}
 		if again.Turn == nil {
@@ -235,7 +236,7 @@ func (w *world) holdEvents(events []toolcrib.Event, s *agent.State) error {
 	if again.Status != s.Status || again.Usage != s.Usage || len(again.Messages) != len(s.Messages) || again.Iterations != s.Iterations {
 		return fmt.Errorf("folding the journal again gives another state")
 	}
-	if next := agent.Next(again); s.Ended() && next.Kind != agent.StepNone || s.Status.Parked() && next.Kind != agent.StepWait {
+	if next := core.Next(again); s.Ended() && next.Kind != core.StepNone || s.Status.Parked() && next.Kind != core.StepWait {
 		return fmt.Errorf("status %s, but next is %q", s.Status, next.Kind)
 	}
 	return nil

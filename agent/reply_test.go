@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -37,7 +38,7 @@ func TestContract4_EmptyReply(t *testing.T) {
 			})
 			equal(t, "requests", len(w.requests), c.requests)
 			equal(t, "rounds", s.Iterations, c.rounds)
-			equal(t, "notices", countNotices(w, agent.NoticeReplyEmpty), c.notices)
+			equal(t, "notices", countNotices(w, core.NoticeReplyEmpty), c.notices)
 			equal(t, "can be asked again", s.Unanswered(), c.unanswers == 1)
 			if c.message != "" {
 				equal(t, "reason", s.Failed.StopReason, toolcrib.StopProviderFailed)

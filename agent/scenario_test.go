@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -107,7 +108,7 @@ func TestN9_ClosingReplyWithCalls(t *testing.T) {
 	equal(t, "requests", len(w.requests), 2)
 	equal(t, "content", s.Done.Content, "so far")
 	equal(t, "ran", len(w.ran), 1)
-	equal(t, "result", s.Trace[1].Result.Content, agent.TextIterationLimit)
+	equal(t, "result", s.Trace[1].Result.Content, core.TextIterationLimit)
 	if err := checkTranscript(s.Messages); err != nil {
 		t.Error(err)
 	}

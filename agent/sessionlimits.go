@@ -40,14 +40,6 @@ func sessionLimits(a *toolcrib.Agent, above *journal.Above) toolcrib.SessionLimi
 	return strictest(a.Session, above.Session)
 }
 
-// SessionUse returns the usage of the session up to the last event of this run, for the next run.
-func (s *State) SessionUse() journal.SessionUse {
-	u, used := s.Start.Before, s.Spent()
-	return journal.SessionUse{
-		CostUSD: u.CostUSD + used.CostUSD, Tokens: u.Tokens + used.TotalTokens, Worked: u.Worked + s.Driven,
-	}
-}
-
 // BySession marks a stop because of the limits of the session.
 const BySession = "session"
 

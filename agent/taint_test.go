@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -143,7 +144,7 @@ func TestX12_CanaryLeak(t *testing.T) {
 	equal(t, "content", s.Done.Content, "it says [CANARY_REDACTED] there")
 	equal(t, "arguments", string(s.Trace[1].Arguments), `{"x":"[CANARY_REDACTED]"}`)
 	equal(t, "given to the tool", w.gave[s.Trace[1].ID], `{"x":"[CANARY_REDACTED]"}`)
-	equal(t, "notices", countNotices(w, agent.NoticeCanaryLeak), 2)
+	equal(t, "notices", countNotices(w, core.NoticeCanaryLeak), 2)
 	var streamed strings.Builder
 	for _, f := range w.frames {
 		if f.Event == journal.FrameToken || f.Event == journal.FrameToolCallDelta {

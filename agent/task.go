@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -149,7 +150,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if ignored {
 		start.Offer = journal.Offer{Tools: []journal.OfferedTool{}}
 	}
-	d := newDriver(r, NewState(run))
+	d := newDriver(r, core.NewState(run))
 	events := []toolcrib.Body{start}
 	if unused {
 		events = append(events, ignoredTools(task.Agent.Model))
@@ -179,7 +180,7 @@ func (r *Runner) complete(task *Task) {
 }
 
 func ignoredTools(model string) *journal.Notice {
-	return notice(NoticeToolsIgnored, "model %s takes no tools; the run continues without them", model)
+	return journal.Noticef(core.NoticeToolsIgnored, "model %s takes no tools; the run continues without them", model)
 }
 
 func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
@@ -271,7 +272,7 @@ func (r *Runner) check(task *Task) (ignored bool, err error) {
 	case b.MaxCostUSD > 0 && (b.Mode == "" || b.Mode == toolcrib.BudgetEnforce):
 		return false, unpriced(first, "budget.max_cost_usd", ", or set budget.mode to warn")
 	}
-	return first.Tools == modeNone, nil
+	return first.Tools == journal.ToolsNone, nil
 }
 
 // unpriced refuses a model without a known price if there is a cap on cost, which could not be
@@ -340,7 +341,7 @@ func checkChoice(task *Task, offer journal.Offer) error {
 	if choice.Mode != toolcrib.ChoiceRequired && choice.Mode != toolcrib.ChoiceName || task.Given != nil {
 		return nil
 	}
-	if task.Models[0].Tools == modeNone {
+	if task.Models[0].Tools == journal.ToolsNone {
 		return usagef("tool_choice: model %s does not support tools", task.Agent.Model)
 	}
 	if choice.Mode == toolcrib.ChoiceRequired && len(offer.Tools) == 0 {
@@ -406,26 +407,4 @@ func stricter(a, b string) string {
 		return b
 	}
 	return a
-}
-
-// Answer returns the answer of a run. Without one the error is a [*toolcrib.Error] with the reason:
-// the run failed, was cancelled, was stopped by a limit, waits (then the code is conflict), or has not
-// ended. An answer that a limit cut short is returned; Done.Truncated reports that.
-func (s *State) Answer() (string, error) {
-	switch {
-	case s.Failed != nil:
-		return "", &toolcrib.Error{
-			Code:    toolcrib.Code(s.Failed.Code),
-			Message: fmt.Sprintf("run %s failed: %s", s.Run, s.Failed.Message), Ref: s.Failed.Ref,
-		}
-	case s.Done != nil && s.Done.Status == toolcrib.StatusCompleted && (s.Done.Content != "" || !s.Done.Truncated):
-		return s.Done.Content, nil
-	case s.Done != nil:
-		return "", toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "run %s ended without an answer: %s", s.Run,
-			s.Done.StopReason)
-	case s.Pending != nil:
-		return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s waits for an approval or an answer (%s %s)", s.Run,
-			s.Status, s.Pending.ApprovalID)
-	}
-	return "", toolcrib.Errorf(toolcrib.CodeConflict, "run %s has not ended (%s)", s.Run, s.Status)
 }

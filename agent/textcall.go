@@ -84,42 +84,35 @@ var marks = lazyregexp.New(`<tool_call>|<function=|<\|?tool▁?_?call|<｜tool|\
 // calledInText checks a reply without calls. If its text is a call, it becomes one; if it contains a
 // call, a notice is returned.
 func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply) (notices []toolcrib.Body) {
-	text, offered := reply.Message.Text(), d.s.offering()
-	if tools := d.modelInfo(sent.Model).Tools; tools == modeText || tools == modeNone || len(offered) == 0 ||
+	text, offered := reply.Message.Text(), d.s.Offering()
+	tools := d.modelInfo(sent.Model).Tools
+	if tools == journal.ToolsText || tools == journal.ToolsNone || len(offered) == 0 ||
 		len(reply.Message.ToolCalls()) > 0 || !marks.MatchString(text) {
 		return nil
 	}
 	trimmed := strings.TrimSpace(text)
 	call, ok := textCall(d.s.Models[sent.Model].ID, trimmed)
 	if ok && reply.Finish.Reason == toolcrib.FinishStop && offered[call.Name] && len(d.s.Taint) == 0 &&
-		d.r.Gate.Fits(scopeOf(d.s.Start), call.Name, call.Arguments) && !d.s.heldBefore(trimmed, string(call.Arguments)) {
+		d.r.Gate.Fits(scopeOf(d.s.Start), call.Name, call.Arguments) && !heldBefore(d.s, trimmed, string(call.Arguments)) {
 		reply.Message.Parts = slices.DeleteFunc(reply.Message.Parts, func(p toolcrib.Part) bool {
 			return p.Text != "" && p.Thinking == nil
 		})
 		reply.Message.Parts = append(reply.Message.Parts, toolcrib.Part{ToolCall: &call})
-		return []toolcrib.Body{notice(toolcrib.NoticeToolCallRepaired,
+		return []toolcrib.Body{journal.Noticef(toolcrib.NoticeToolCallRepaired,
 			"the model wrote its call of %s as text, in its own template; it is judged as a call", call.Name)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(offered)) {
 		if offered[name] && strings.Contains(text, name) {
-			return []toolcrib.Body{notice(NoticeCallAsText, "the model wrote a call of %s as text; it was not run. "+
+			return []toolcrib.Body{journal.Noticef(NoticeCallAsText, "the model wrote a call of %s as text; it was not run. "+
 				"`tools: text` is for models and servers that cannot call tools otherwise", name)}
 		}
 	}
 	return nil
 }
 
-// offering returns the names of the tools that the open request offers.
-func (s *State) offering() map[string]bool {
-	if s.Open == nil || s.Open.OfferHash == "" || s.Open.Choice.Mode == toolcrib.ChoiceNone {
-		return nil
-	}
-	return s.offerSet()
-}
-
 // heldBefore reports whether a text that the model has read contains one of texts, ignoring space and
 // escapes.
-func (s *State) heldBefore(texts ...string) bool {
+func heldBefore(s *State, texts ...string) bool {
 	unescaped := strings.NewReplacer(`\n`, "", `\r`, "", `\t`, "", `\"`, `"`, `\/`, "/", `\\`, "")
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	holds := func(text string) bool {

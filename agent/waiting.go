@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -34,7 +34,7 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (a
 	err error,
 ) {
 	switch {
-	case s.Ended() || Next(s).Kind != StepWait || anew && s.waitsForProvider():
+	case s.Ended() || core.Next(s).Kind != core.StepWait || anew && s.WaitsForProvider():
 		return nil, true, nil
 	case s.Pending == nil || s.Pending.Run == "" || s.Turn == nil:
 		return []*State{s}, false, nil
@@ -42,7 +42,7 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (a
 		return nil, false, fmt.Errorf("run %s: more than %d runs are nested: the journal is damaged; `runs verify` shows where",
 			s.Run, maxBelow)
 	}
-	for _, c := range s.Turn.waiting() {
+	for _, c := range s.Turn.Waiting() {
 		below, err := r.below(ctx, s, c)
 		if err != nil {
 			return nil, false, err
@@ -57,12 +57,12 @@ func (r *Runner) waitsAt(ctx context.Context, s *State, anew bool, depth int) (a
 }
 
 // below loads the run that answers a call.
-func (r *Runner) below(ctx context.Context, s *State, c *Call) (*State, error) {
+func (r *Runner) below(ctx context.Context, s *State, c *core.Call) (*State, error) {
 	below, err := r.Load(ctx, c.Child.Run)
 	if err != nil {
 		return nil, fmt.Errorf("run %s, which answers call %s of run %s: %w", c.Child.Run, c.ID, s.Run, err)
 	}
-	return below, below.partOf(s.Run, s.Start.Depth)
+	return below, below.PartOf(s.Run, s.Start.Depth)
 }
 
 // WaitsFor returns the run whose decision or provider a parked run waits for: itself or a run below
@@ -92,12 +92,12 @@ func (r *Runner) AllWaiting(ctx context.Context, run toolcrib.RunID) ([]*State, 
 func (d *driver) children(ctx context.Context) error {
 	var resumed []toolcrib.Body
 	var parked *State
-	for _, c := range d.s.Turn.waiting() {
+	for _, c := range d.s.Turn.Waiting() {
 		var waits *State
 		below, err := d.r.below(ctx, d.s, c)
 		if err == nil {
 			// A provider that failed while this driver had the run is not asked again.
-			waits, err = first(d.r.waitsAt(ctx, below, c.waitsSince != d.s.Epochs, 0))
+			waits, err = first(d.r.waitsAt(ctx, below, c.WaitsSince != d.s.Epochs, 0))
 		}
 		if err == nil && waits != nil && d.asks(waits) {
 			waits, err = d.putBelow(ctx, waits)
@@ -145,7 +145,7 @@ func (d *driver) putBelow(ctx context.Context, waits *State) (*State, error) {
 		// approval expires.
 		return waits, d.append(ctx, d.forbidden(text))
 	}
-	if err != nil || Next(waits).Kind != StepWait {
+	if err != nil || core.Next(waits).Kind != core.StepWait {
 		return nil, err
 	}
 	return waits, nil
@@ -162,97 +162,4 @@ func (d *driver) asks(below *State) bool {
 		return d.decider().User != d.s.Start.Principal.User
 	}
 	return true
-}
-
-// A call of a tool that another agent answers (toolcrib.ByAgent) becomes a child run. The parent's
-// journal records its ID before the child's own journal begins. So, however a driver is lost, the next
-// one finds the child and continues it without repeating its work. A child that must wait for a person
-// parks by itself; its parent parks when the rest of the turn is done. The functions below fold the
-// parent's events about its children.
-
-func (s *State) childStarted(b *journal.ChildStarted) error {
-	c, err := s.find(b.ID)
-	switch {
-	case err != nil:
-		return err
-	case c.Verdict == nil || c.Verdict.Decision != toolcrib.Allow || !c.byAgent():
-		return fmt.Errorf("call %s was given to a run without permission", b.ID)
-	case c.Child != nil:
-		return fmt.Errorf("call %s has a second run", b.ID)
-	case b.Run == s.Run || slices.ContainsFunc(s.Trace, func(c *Call) bool {
-		return c.Child != nil &&
-			c.Child.Run == b.Run
-	}):
-		return fmt.Errorf("call %s has a run that answers another one", b.ID)
-	}
-	c.Child = b
-	return nil
-}
-
-// child returns the open call that this child run answers.
-func (s *State) child(id string, run toolcrib.RunID) (*Call, error) {
-	c, err := s.find(id)
-	switch {
-	case err != nil:
-		return nil, err
-	case c.Child == nil || c.Child.Run != run || c.Result != nil:
-		return nil, fmt.Errorf("call %s is not answered by run %s", id, run)
-	}
-	return c, nil
-}
-
-func (s *State) childParked(b *journal.ChildParked) error {
-	c, err := s.child(b.ID, b.Run)
-	if err != nil {
-		return err
-	}
-	c.Waits, c.waitsSince = b, s.Epochs
-	s.letGo()
-	return nil
-}
-
-func (s *State) childResumed(b *journal.ChildResumed) error {
-	c, err := s.child(b.ID, b.Run)
-	if err != nil {
-		return err
-	}
-	c.Waits = nil
-	s.held, s.Idle = true, 0
-	return nil
-}
-
-func (s *State) childEnded(b *journal.ChildEnded) error {
-	c, err := s.child(b.ID, b.Run)
-	switch {
-	case err != nil:
-		return err
-	case c.ChildEnd != nil:
-		return fmt.Errorf("run %s of call %s has ended twice", b.Run, b.ID)
-	}
-	c.ChildEnd, c.Waits, s.held = b, nil, true
-	s.Children = s.Children.Plus(b.Usage)
-	s.childRuns += b.Runs
-	s.childBytes += b.Bytes
-	s.Idle = 0
-	return nil
-}
-
-// byAgent reports whether another agent answers the call, in a run of its own.
-func (c *Call) byAgent() bool {
-	return c.Verdict != nil && c.Verdict.AnsweredBy == toolcrib.ByAgent
-}
-
-// waiting returns the calls of the turn whose child runs wait.
-func (t *Turn) waiting() []*Call {
-	return t.openIf(func(c *Call) bool { return c.Waits != nil })
-}
-
-// letGo records that no driver works while only child runs wait, because the time that a person takes
-// is not wall time.
-func (s *State) letGo() {
-	// busy reports whether an open call waits neither for its child run, nor for a person or the client.
-	busy := func(c *Call) bool { return c.Waits == nil && !c.question() && !c.byClient() }
-	if s.Turn != nil && len(s.Turn.waiting()) > 0 && s.Turn.countIf(busy) == 0 {
-		s.held = false
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -192,7 +193,7 @@ func TestX15_X16_X17_X18_CostCap(t *testing.T) {
 			}
 			warned := 0
 			for _, e := range w.events(t, s.Run) {
-				if n, ok := e.Body.(*journal.Notice); ok && n.Code == agent.NoticeWorkerCost {
+				if n, ok := e.Body.(*journal.Notice); ok && n.Code == core.NoticeWorkerCost {
 					warned++
 				}
 			}

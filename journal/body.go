@@ -168,12 +168,19 @@ type ModelInfo struct {
 	Price     toolcrib.Price `json:"price"`
 	Context   int            `json:"context,omitempty"` // tokens; if 0, unknown
 	MaxOutput int            `json:"max_output,omitempty"`
-	Tools     string         `json:"tools,omitempty"` // native (or "") | text | none
-	Files     string         `json:"files,omitempty"` // none if the model takes no files; "" if its API decides
+	Tools     string         `json:"tools,omitempty"` // native (or ""), [ToolsText] or [ToolsNone]
+	Files     string         `json:"files,omitempty"` // [FilesNone], or "" if the API decides
 	Reasoning string         `json:"reasoning,omitempty"`
 	// Extra has additional fields of the request body, as a JSON object.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
+
+// Values of [ModelInfo.Tools] (the text protocol, or no tools) and [ModelInfo.Files] (no files).
+const (
+	ToolsText = "text"
+	ToolsNone = "none"
+	FilesNone = "none"
+)
 
 // TakenUp records that a driver has taken up the run. Epoch counts how often that happened.
 type TakenUp struct {
@@ -510,6 +517,11 @@ type ToolResult struct {
 // Notice is a notice to clients.
 type Notice struct {
 	toolcrib.Notice
+}
+
+// Noticef returns a notice with a formatted message.
+func Noticef(code, format string, args ...any) *Notice {
+	return &Notice{Notice: toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
 // Stopping records that the run is to end early, and why. Running calls are

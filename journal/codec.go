@@ -39,8 +39,7 @@ func encodeTo(b *bytes.Buffer, v any) error {
 	return nil
 }
 
-// EncodeTo appends the result of [Encode] to b. On an error b is
-// unchanged.
+// EncodeTo appends the result of [Encode] to b. On an error b is unchanged.
 func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 	if bodies[body.EventKind()] == nil {
 		return &UnknownKindError{Kind: body.EventKind()}
@@ -62,8 +61,7 @@ func EncodeTo(b *bytes.Buffer, body toolcrib.Body) error {
 // Known reports whether this version of toolcrib knows a kind of event.
 func Known(kind toolcrib.Kind) bool { return bodies[kind] != nil }
 
-// UnknownKindError reports an event of a kind that this version of toolcrib
-// does not know, because a later one wrote it.
+// UnknownKindError reports an event of a kind that a later version of toolcrib wrote.
 type UnknownKindError struct{ Kind toolcrib.Kind }
 
 func (e *UnknownKindError) Error() string {

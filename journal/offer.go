@@ -39,23 +39,21 @@ func (o Offer) Names() []string {
 // Set returns the names of the offered tools, in a new map each time.
 func (o Offer) Set() map[string]bool {
 	set := make(map[string]bool, len(o.Tools))
-	for _, t := range o.Tools {
-		set[t.Name] = true
+	for i := range o.Tools {
+		set[o.Tools[i].Name] = true
 	}
 	return set
 }
 
-// Find returns the index of a tool. If no tool has this name, ok is false and the index is where it
-// would be.
+// Find returns the index of a tool or, if ok is false, where a tool of this name would be.
 func (o Offer) Find(name string) (i int, ok bool) {
 	return slices.BinarySearchFunc(o.Tools, name, func(t OfferedTool, name string) int {
 		return strings.Compare(t.Name, name)
 	})
 }
 
-// Shown returns the indices of the tools that a model is shown: those from the start, then the found
-// ones in their order, so that a request begins like the one before it. If Shown returns nil, all
-// tools are shown.
+// Shown returns the indices of the tools that a model is shown, nil for all: those from the start, then
+// the found ones in their order, so that a request begins like the one before it.
 func (o Offer) Shown(found []string) []int {
 	if o.Finder == "" {
 		return nil

@@ -107,7 +107,7 @@ func (r Remember) Extend(approval *ConfirmationResolved, c *ApprovalItem) (m Rem
 		ApprovalID: approval.ApprovalID, By: approval.By,
 		Workspace: c.Binding.LeadsTo, FolderID: c.Binding.FolderID,
 	}
-	for _, f := range c.Binding.Files {
+	for _, f := range c.Binding.Files { // there is one at most
 		m.Path = f.Path
 	}
 	switch kind {

@@ -9,9 +9,8 @@ type Subtask struct {
 	Tools []string `json:"tools"` // names and globs; null means no restriction, [] no tools
 }
 
-// ReadSubtask reads the arguments of such a call. With an error, the subtask is empty and allows no
-// tools. The names of the members are compared exactly: encoding/json would accept AGENT for agent,
-// but the schema of the tool does not.
+// ReadSubtask reads the arguments of such a call. With an error, the subtask allows no tools. The names
+// are compared exactly, like in the schema of the tool: encoding/json would accept AGENT for agent.
 func ReadSubtask(arguments json.RawMessage) (Subtask, error) {
 	var t Subtask
 	var members map[string]json.RawMessage

@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -15,7 +16,7 @@ const sharePrecision = 2e-9
 
 // childStarted compares the step for a call that is given to a run of its own.
 func (r *replayer) childStarted(c *comparison, b *journal.ChildStarted) {
-	c.step(r.state, agent.StepExecute)
+	c.step(r.state, core.StepExecute)
 	run := agent.ChildOf(r.state, b.ID)
 	c.same("agent", b.Agent, run.Agent)
 	if c.err == nil && run.None != "" {
@@ -41,16 +42,16 @@ func (c *comparison) share(want, found *journal.Share) {
 
 // childResumed compares a resumed child run; several may continue at once.
 func (r *replayer) childResumed(c *comparison) {
-	if step := agent.Next(r.state); step.Kind == agent.StepExecute && r.last == journal.KindChildResumed {
+	if step := core.Next(r.state); step.Kind == core.StepExecute && r.last == journal.KindChildResumed {
 		return
 	}
-	c.step(r.state, agent.StepChildren)
+	c.step(r.state, core.StepChildren)
 }
 
 // during compares the step for an event that occurs while calls run, or are answered because the run is to end.
-func (c *comparison) during(s *agent.State) {
-	if step := agent.Next(s); step.Kind != agent.StepAnswer && s.Stopping == nil {
-		c.same("step", agent.StepExecute, step.Kind)
+func (c *comparison) during(s *core.State) {
+	if step := core.Next(s); step.Kind != core.StepAnswer && s.Stopping == nil {
+		c.same("step", core.StepExecute, step.Kind)
 	}
 }
 
@@ -72,7 +73,7 @@ func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.Chi
 	if now := agent.ChildOf(r.state, b.ID); known && now.Agent == was.Agent && now.Task == was.Task {
 		c.begins(child.Start, &was) // otherwise a person has changed the call since
 	}
-	end := agent.EndOf(child, b.ID)
+	end := core.EndOf(child, b.ID)
 	if b.Runs == 0 { // it had not begun by then
 		end.Runs, end.Bytes = 0, 0
 	}
@@ -94,7 +95,7 @@ func (c *comparison) begins(b *journal.RunStarted, run *agent.ChildRun) {
 }
 
 // answered checks that the child run of a call has ended before the call is answered.
-func (c *comparison) answered(s *agent.State, callID string) {
+func (c *comparison) answered(s *core.State, callID string) {
 	if s.Turn == nil {
 		return
 	}

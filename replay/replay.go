@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -42,7 +43,7 @@ func (e *DifferenceError) Error() string {
 // they can be replayed separately. If a step differs, the error is a [*DifferenceError]; other errors
 // report a problem with the journal.
 func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, error) {
-	r := replayer{journal: j, state: agent.NewState(run), report: Report{Run: run}}
+	r := replayer{journal: j, state: core.NewState(run), report: Report{Run: run}}
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return r.report, err
@@ -57,7 +58,7 @@ func Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID) (Report, e
 
 type replayer struct {
 	journal  toolcrib.Journal
-	state    *agent.State
+	state    *core.State
 	report   Report
 	last     toolcrib.Kind             // kind of the previous event
 	children map[string]agent.ChildRun // started children, by their calls
@@ -72,7 +73,7 @@ func (r *replayer) take(ctx context.Context, e toolcrib.Event) error {
 	}
 	r.report.Events++
 	r.last = e.Body.EventKind()
-	return agent.Fold(r.state, e)
+	return core.Fold(r.state, e)
 }
 
 func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
@@ -83,18 +84,18 @@ func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 		r.report.Requests++
 		c.request(s, b)
 	case *journal.ModelFailed:
-		if b.Class == agent.ClassLost {
-			c.step(s, agent.StepSettle)
+		if b.Class == core.ClassLost {
+			c.step(s, core.StepSettle)
 		}
 	case *journal.Usage:
 		c.sum(s, b)
 	case *journal.ConfirmationRequired:
-		c.step(s, agent.StepConfirm)
+		c.step(s, core.StepConfirm)
 		c.same("digest", b.Digest, journal.Digest(s.Run, b.Iteration, s.Start.Principal, b.Calls))
 	case *journal.Reconciled:
-		c.step(s, agent.StepReconcile)
+		c.step(s, core.StepReconcile)
 	case *journal.ToolStarted:
-		c.step(s, agent.StepExecute)
+		c.step(s, core.StepExecute)
 	case *journal.ChildStarted:
 		r.childStarted(c, b)
 	case *journal.ChildParked:
@@ -109,18 +110,18 @@ func (r *replayer) compare(ctx context.Context, e toolcrib.Event) error {
 	case *journal.Condensed:
 		c.condensed(s, b)
 	case *journal.AnswerChecked:
-		c.step(s, agent.StepCheck)
+		c.step(s, core.StepCheck)
 	case *journal.Stopping:
 		if b.Reason != toolcrib.StopCancelled && b.Reason != toolcrib.StopWallTime && b.By == "" {
-			step := c.step(s, agent.StepStop)
+			step := c.step(s, core.StepStop)
 			c.same("reason", b.Reason, step.Reason)
 		}
 	case *journal.Paused:
 		if b.Pending.Run != "" {
-			c.step(s, agent.StepChildren)
+			c.step(s, core.StepChildren)
 			return c.err
 		}
-		step, pending := c.step(s, agent.StepPark), b.Pending
+		step, pending := c.step(s, core.StepPark), b.Pending
 		if pending.ExpiresAt = nil; step.Pending != nil {
 			c.same("pending", &pending, step.Pending)
 		}
@@ -182,15 +183,15 @@ func part(text string, from int) string {
 }
 
 // step compares the kind of the next step.
-func (c *comparison) step(s *agent.State, want agent.StepKind) agent.Step {
-	step := agent.Next(s)
+func (c *comparison) step(s *core.State, want core.StepKind) core.Step {
+	step := core.Next(s)
 	c.same("step", want, step.Kind)
 	return step
 }
 
-func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
+func (c *comparison) request(s *core.State, b *journal.ModelRequest) {
 	if b.Purpose != "" {
-		step := c.step(s, agent.StepCondense)
+		step := c.step(s, core.StepCondense)
 		if c.err == nil {
 			step.HoldTo(s, b.UserLeft)
 		}
@@ -200,16 +201,16 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 		c.same("attempt", b.Attempt, step.Attempt)
 		c.same("delay", b.DelayMS, step.Delay.Milliseconds())
 		if c.err == nil {
-			c.same("request", b.Hash, agent.RequestHash(s, step, ""))
+			c.same("request", b.Hash, core.RequestHash(s, step, ""))
 		}
 		return
 	}
-	step := c.step(s, agent.StepAsk)
+	step := c.step(s, core.StepAsk)
 	if c.err != nil {
 		return
 	}
 	step.HoldTo(s, b.UserLeft)
-	c.same("iteration", b.Iteration, agent.Rounds(s, step))
+	c.same("iteration", b.Iteration, core.Rounds(s, step))
 	c.same("model", b.Model, step.Model)
 	c.same("attempt", b.Attempt, step.Attempt)
 	c.same("closing", b.Closing, step.Closing)
@@ -217,44 +218,44 @@ func (c *comparison) request(s *agent.State, b *journal.ModelRequest) {
 	c.same("reserved tokens", [3]int64{b.ReservedInput, b.ReservedOutput, int64(b.MaxOutput)},
 		[3]int64{step.Reserve.Input, step.Reserve.Output, int64(step.Reserve.MaxOutput)})
 	if c.err == nil {
-		c.same("tools", b.OfferHash, agent.ShownHash(s, step))
-		c.same("request", b.Hash, agent.RequestHash(s, step, b.OfferHash))
+		c.same("tools", b.OfferHash, core.ShownHash(s, step))
+		c.same("request", b.Hash, core.RequestHash(s, step, b.OfferHash))
 	}
 }
 
 // condensed compares which messages are replaced. If a summary was requested, the event comes while
 // that request is open.
-func (c *comparison) condensed(s *agent.State, b *journal.Condensed) {
+func (c *comparison) condensed(s *core.State, b *journal.Condensed) {
 	if b.Request > 0 {
 		if s.Open == nil || s.Open.Request != b.Request {
 			c.same("request", b.Request, "none that is open")
 		}
 		return
 	}
-	step := c.step(s, agent.StepCondense)
+	step := c.step(s, core.StepCondense)
 	if c.err == nil {
 		c.same("messages", [2]int{b.From, b.Messages}, [2]int{step.Condense.From, step.Condense.Messages})
 	}
 }
 
-func (c *comparison) sum(s *agent.State, b *journal.Usage) {
+func (c *comparison) sum(s *core.State, b *journal.Usage) {
 	c.same("requests", b.Sum.Requests, s.Usage.Requests+1)
 	c.same("tokens", b.Sum.TotalTokens, s.Usage.TotalTokens+b.Tokens.InputTokens+b.Tokens.OutputTokens)
 }
 
-func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
+func (c *comparison) result(s *core.State, b *journal.ToolResult) {
 	if s.Reconciled(b.ToolCallID) {
 		return // a write that its tool reported as done
 	}
-	step := agent.Next(s)
+	step := core.Next(s)
 	switch step.Kind {
-	case agent.StepExecute:
+	case core.StepExecute:
 		return
-	case agent.StepWait:
+	case core.StepWait:
 		if s.WaitsForClient(b.ToolCallID) {
 			return
 		}
-	case agent.StepAnswer:
+	case core.StepAnswer:
 		for _, a := range step.Answers {
 			if a.Call.ID != b.ToolCallID {
 				continue
@@ -272,12 +273,12 @@ func (c *comparison) result(s *agent.State, b *journal.ToolResult) {
 	}
 	// A call that was running when the run was asked to stop may have ended by itself.
 	if s.Stopping == nil {
-		c.same("step", agent.StepExecute, step.Kind)
+		c.same("step", core.StepExecute, step.Kind)
 	}
 }
 
-func (c *comparison) done(s *agent.State, b *journal.Done) {
-	step := c.step(s, agent.StepFinish)
+func (c *comparison) done(s *core.State, b *journal.Done) {
+	step := c.step(s, core.StepFinish)
 	c.same("status", b.Status, step.Status)
 	c.same("stop reason", b.StopReason, step.Reason)
 	c.same("content", b.Content, step.Content)
@@ -286,8 +287,8 @@ func (c *comparison) done(s *agent.State, b *journal.Done) {
 	c.same("usage", b.Usage, s.Usage)
 }
 
-func (c *comparison) failed(s *agent.State, b *journal.Error) {
-	step := c.step(s, agent.StepFinish)
+func (c *comparison) failed(s *core.State, b *journal.Error) {
+	step := c.step(s, core.StepFinish)
 	c.same("status", b.Status, step.Status)
 	c.same("stop reason", b.StopReason, step.Reason)
 	c.same("code", b.Code, step.Code)

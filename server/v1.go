@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
@@ -241,10 +242,8 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 		return out.send([]byte(": ping\n\n"))
 	}}
 	err := c.pool.Follow(c, c.who, f, func(frame journal.Frame) error {
-		if n, ok := frame.Data.(toolcrib.Notice); ok {
-			retries = n.Code == agent.NoticeRetry
-		}
-		retries = retries && frame.Event != string(journal.KindMessage)
+		n, ok := frame.Data.(toolcrib.Notice)
+		retries = (retries && !ok || n.Code == core.NoticeRetry) && frame.Event != string(journal.KindMessage)
 		return t.Frame(frame)
 	})
 	if err != nil && !errors.Is(err, openai.ErrOver) {

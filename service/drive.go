@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
@@ -509,9 +510,9 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 	call := ask.Kind == journal.ApprovalCall
 	switch {
 	case d.approve == agent.ApproveDeny && ask.Kind != journal.ApprovalInDoubt:
-		word.Decision, word.By = journal.DecisionDeny, agent.ByNobody
+		word.Decision, word.By = journal.DecisionDeny, core.ByNobody
 	case call && d.approve == agent.ApproveAll && coveredByAll(s, &word):
-		word.By = agent.ByAll
+		word.By = core.ByAll
 	case d.front.Person == nil:
 		return false, false, nil
 	default:

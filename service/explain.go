@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/propose"
@@ -199,7 +200,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 		return nil, err
 	}
 	x := &explaining{
-		who: state.Start.Principal, scope: state.Scope(), facts: state.Facts(), run: rec.ID, found: state.Found,
+		who: state.Start.Principal, scope: agent.Scope(state), facts: agent.Facts(state), run: rec.ID, found: state.Found,
 		arguments: state.Start.Agent.Arguments,
 	}
 	if x.gate, _, err = s.lookingGate(x.scope.Workspace, state.Start); err != nil {
@@ -217,7 +218,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Reme
 		if err != nil {
 			return nil, err
 		}
-		own = agent.Holding(own, revoked)
+		own = core.Holding(own, revoked)
 	}
 	kept, err := memory{s.Env.Store}.Remembered(ctx, x.who.User, x.facts.Session)
 	kept = slices.DeleteFunc(kept, func(m journal.Remembered) bool { return !gate.ValidIn(x.scope.Workspace, &m) })

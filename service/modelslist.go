@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -222,7 +222,7 @@ const toldFolder = "told"
 // price is known for a model. Where a cost is capped they read it with each run.
 func (s *Service) Known(n toolcrib.Notice) bool {
 	c := s.Env.Config
-	if n.Code != agent.NoticePriceUnknown || len(c.Budgets) > 0 {
+	if n.Code != core.NoticePriceUnknown || len(c.Budgets) > 0 {
 		return false
 	}
 	for _, name := range c.AgentNames() {

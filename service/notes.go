@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -199,11 +200,11 @@ records:
 		if err != nil {
 			return list, err
 		}
-		state := agent.NewState(rec.ID)
+		state := core.NewState(rec.ID)
 		at := map[string]time.Time{} // when each approval was decided
 		for e, err := range s.Env.Store.Read(ctx, rec.ID, 0) {
 			if err == nil {
-				err = agent.Fold(state, e)
+				err = core.Fold(state, e)
 			}
 			if ctx.Err() != nil {
 				return list, ctx.Err()

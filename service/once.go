@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -142,7 +143,7 @@ func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolc
 		return failed, false, err
 	}
 	var drive *Drive
-	began := func(c *agent.Call) bool { return c.Started != nil && c.Child == nil }
+	began := func(c *core.Call) bool { return c.Started != nil && c.Child == nil }
 	switch {
 	case len(ran) == 0 && !slices.ContainsFunc(state.Trace, began):
 		drive, err = p.Start(ctx, who, r)

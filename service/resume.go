@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -99,9 +100,9 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 
 // continuing asks for a run that continues one which has ended without an answer.
 func (s *Service) continuing(state *agent.State) *ForkRequest {
-	code := agent.NoticeReplyEmpty
+	code := core.NoticeReplyEmpty
 	if state.LastFailed != nil {
-		code = agent.NoticeRetry
+		code = core.NoticeRetry
 	}
 	return &ForkRequest{
 		why: []toolcrib.Notice{{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -287,7 +288,7 @@ func (v Run) shownTo(who toolcrib.Principal) Run {
 	return v
 }
 
-func traceOf(c *agent.Call) TraceCall {
+func traceOf(c *core.Call) TraceCall {
 	t := TraceCall{ID: c.ID, Name: c.Name, Arguments: journal.ViewCall(&c.ToolCall).Arguments}
 	if c.ProviderName != "" {
 		t.Name = c.ProviderName

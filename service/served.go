@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -244,7 +245,7 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	}
 	if n > 0 {
 		c.Arguments = []byte(arguments)
-		task.Notices = []toolcrib.Notice{{Code: agent.NoticeCanaryLeak, Message: fmt.Sprintf(
+		task.Notices = []toolcrib.Notice{{Code: core.NoticeCanaryLeak, Message: fmt.Sprintf(
 			"the client repeated the mark of untrusted data in the arguments of its call (%s); it was taken out", guard.Count(n, "time"))}}
 	}
 	return task

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -156,7 +157,7 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 }
 
 // answerOf returns the answer of one agent.
-func (p *Plan) answerOf(ctx context.Context, c *agent.Call, load Loader) Answer {
+func (p *Plan) answerOf(ctx context.Context, c *core.Call, load Loader) Answer {
 	var asked struct {
 		Agent string `json:"agent"`
 	}
@@ -265,7 +266,7 @@ func (p *Plan) failed(a *Answer, r *journal.ToolResult) {
 
 // errorKind classifies the failure of a run.
 func errorKind(s *agent.State) string {
-	if s.Failed.Code == agent.CodeSchemaMismatch {
+	if s.Failed.Code == core.CodeSchemaMismatch {
 		return "parse"
 	}
 	if s.LastFailed == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/team"
@@ -72,8 +73,8 @@ func TestX1_X7_X9_X10_OneCall(t *testing.T) {
 		equal(t, "tokens", a.Usage.TotalTokens, int64(220))
 		equal(t, "cost", a.Usage.CostUSD, 0.00024)
 		equal(t, "tokens of the conductor", s.Usage.TotalTokens, 0)
-		equal(t, "worker_inner_call", w.notices(a, agent.NoticeInnerCall), 1)
-		equal(t, "worker_inner_call of the team", w.told(s.Run, a, agent.NoticeInnerCall), `a: fetch(url) of fetch [url] in ses_1`)
+		equal(t, "worker_inner_call", w.notices(a, core.NoticeInnerCall), 1)
+		equal(t, "worker_inner_call of the team", w.told(s.Run, a, core.NoticeInnerCall), `a: fetch(url) of fetch [url] in ses_1`)
 		last := w.requests["a"][1].Messages
 		text := ""
 		for _, p := range last[len(last)-1].Parts {
@@ -186,12 +187,12 @@ func TestX19_Arguments(t *testing.T) {
 			report, s := w.ask(withTools(confer("a"), "fetch", "verify"))
 			a := &report.Answers[0]
 			equal(t, c.arguments+": statuses", statuses(a), "refused ok")
-			if told := w.told(s.Run, a, agent.NoticeInnerInvalid); !strings.HasPrefix(told, "a: "+c.tool+"(") ||
+			if told := w.told(s.Run, a, core.NoticeInnerInvalid); !strings.HasPrefix(told, "a: "+c.tool+"(") ||
 				!strings.Contains(told, c.says) {
 				t.Errorf("%s: the team has %q", c.arguments, told)
 			}
 			equal(t, c.arguments+": fetched", len(w.fetched)-before, 1)
-			equal(t, c.arguments+": worker_inner_validation_fail", w.notices(a, agent.NoticeInnerInvalid), 1)
+			equal(t, c.arguments+": worker_inner_validation_fail", w.notices(a, core.NoticeInnerInvalid), 1)
 			content := w.child(a).Trace[0].Result.Content
 			if !strings.Contains(content, `"schema_error":{"path":"`+c.says) ||
 				!strings.Contains(content, "input args failed schema validation for tool '"+c.tool+"'") {
@@ -256,8 +257,8 @@ func TestX12_Canary(t *testing.T) {
 		a := &report.Answers[0]
 		equal(t, "response", a.Response, "leak: [CANARY_REDACTED]")
 		equal(t, "leaked", a.CanaryLeaked, true)
-		equal(t, "canary_leak", w.notices(a, agent.NoticeCanaryLeak), 1)
-		if told := w.told(s.Run, a, agent.NoticeCanaryLeak); !strings.HasPrefix(told, "a: the model repeated the mark") {
+		equal(t, "canary_leak", w.notices(a, core.NoticeCanaryLeak), 1)
+		if told := w.told(s.Run, a, core.NoticeCanaryLeak); !strings.HasPrefix(told, "a: the model repeated the mark") {
 			t.Errorf("the team has %q", told)
 		}
 		if len(report.CanaryLeaks) != 1 || report.CanaryLeaks[0].Agent != "a" || report.CanaryLeaks[0].Count != 1 {
@@ -340,8 +341,8 @@ func TestX15_X16_X17_X18_CostCap(t *testing.T) {
 			name := fmt.Sprintf("%v %s", c.cap, c.mode)
 			a := &report.Answers[0]
 			equal(t, name, statuses(a), c.statuses)
-			equal(t, name+": warned", w.notices(a, agent.NoticeWorkerCost), c.warned)
-			equal(t, name+": warned in the team", w.told(s.Run, a, agent.NoticeWorkerCost) != "", c.warned > 0)
+			equal(t, name+": warned", w.notices(a, core.NoticeWorkerCost), c.warned)
+			equal(t, name+": warned in the team", w.told(s.Run, a, core.NoticeWorkerCost) != "", c.warned > 0)
 			equal(t, name+": a block", a.CostCap != nil, c.block)
 			equal(t, name+": a sum", report.WorkerTools.CostCap != nil, c.block)
 			if c.block {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -111,7 +111,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	live := a.live()
 	live.Out = io.Discard // the answers are shown together, with each agent's calls
 	known := live.Known
-	live.Known = func(n toolcrib.Notice) bool { return n.Code == agent.NoticeInnerCall || known(n) }
+	live.Known = func(n toolcrib.Notice) bool { return n.Code == core.NoticeInnerCall || known(n) }
 	return a.shown(ctx, format, live, func(run *service.Run) {
 		if run.Team != nil {
 			a.showTeam(run.Team, run.Content, f.diff)

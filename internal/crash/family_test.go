@@ -6,13 +6,14 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 // pair is a run and one that it has started, both over, as the laws want them.
 type pair struct {
 	parent, child *agent.State
-	call          *agent.Call
+	call          *core.Call
 	events        []toolcrib.Body // of the parent
 	runs          map[toolcrib.RunID]*agent.State
 }
@@ -21,7 +22,7 @@ func newPair() *pair {
 	spent := toolcrib.Usage{Requests: 2, TotalTokens: 100, CostUSD: 0.5}
 	end := &journal.ChildEnded{ID: "p1", Run: "run_c", Status: toolcrib.StatusCompleted, Usage: spent}
 	result := &journal.ToolResult{ToolCallID: "p1", Status: toolcrib.ResultOK}
-	call := &agent.Call{
+	call := &core.Call{
 		ToolCall: toolcrib.ToolCall{ID: "p1"}, ChildEnd: end, Result: result,
 		Child: &journal.ChildStarted{ID: "p1", Run: "run_c", Agent: "helper", Share: &journal.Share{Requests: 2}},
 	}
@@ -29,7 +30,7 @@ func newPair() *pair {
 		call: call, events: []toolcrib.Body{call.Child, end, result},
 		parent: &agent.State{
 			Run: "run_p", Start: &journal.RunStarted{Agent: toolcrib.Agent{Name: "default"}}, Done: &journal.Done{}, Status: toolcrib.StatusCompleted,
-			Trace: []*agent.Call{call}, Usage: toolcrib.Usage{Requests: 1}, Children: spent,
+			Trace: []*core.Call{call}, Usage: toolcrib.Usage{Requests: 1}, Children: spent,
 		},
 		child: &agent.State{
 			Run: "run_c", Start: &journal.RunStarted{Agent: toolcrib.Agent{Name: "helper"}, Parent: "run_p", Depth: 1}, Done: &journal.Done{},

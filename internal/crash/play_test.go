@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -236,7 +237,7 @@ func (s *Story) next(now *scene, want *Outcome) (*order, error) {
 		return s.clear(waits, want)
 	case s.Scenario.cancel:
 		return &order{Command: commandCancel, Run: top.Run}, nil
-	case waits.Pending.Kind == journal.PendingProvider && waits.Pending.Error.Class == agent.ClassBudget:
+	case waits.Pending.Kind == journal.PendingProvider && waits.Pending.Error.Class == core.ClassBudget:
 		// What was lost is made up for, as the run says.
 		out := waits.Pending.Error
 		add := journal.Granted{Tokens: out.AddTokens, CostUSD: out.AddCostUSD, Requests: out.AddRequests}

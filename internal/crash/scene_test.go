@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -31,8 +32,8 @@ func (n *scene) all() []*agent.State {
 }
 
 // calls are the calls of all runs.
-func (n *scene) calls() []*agent.Call {
-	var calls []*agent.Call
+func (n *scene) calls() []*core.Call {
+	var calls []*core.Call
 	for _, s := range n.all() {
 		calls = append(calls, s.Trace...)
 	}
@@ -114,7 +115,7 @@ func load(ctx context.Context, st *synced, page store.Page) (*scene, error) {
 // those above it know of that or not.
 func (n *scene) first() {
 	for _, s := range n.all() {
-		if !s.Ended() && s.Pending != nil && s.Pending.Run == "" && agent.Next(s).Kind == agent.StepWait {
+		if !s.Ended() && s.Pending != nil && s.Pending.Run == "" && core.Next(s).Kind == core.StepWait {
 			n.waits = s
 			return
 		}

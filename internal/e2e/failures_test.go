@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
@@ -65,7 +66,7 @@ func (f failing) run(t *testing.T) {
 	task := agent.Task{
 		// What is too long is not condensed: the server would take the shorter
 		// transcript for an earlier turn.
-		Agent:     toolcrib.Agent{Name: "default", Model: "p/model-a", ContextStrategy: agent.ContextFail},
+		Agent:     toolcrib.Agent{Name: "default", Model: "p/model-a", ContextStrategy: core.ContextFail},
 		Models:    []journal.ModelInfo{f.s.info("p")},
 		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "How is it?", Workspace: "/", Driver: "cli",
 	}

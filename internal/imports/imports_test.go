@@ -23,6 +23,7 @@ var layers = []layer{
 	{name: "replay"},
 	{name: "agent"},
 	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys"}},
+	{name: pureCore},
 	{name: "journal"},
 	{name: "guard", modules: []string{"github.com/go-json-experiment/json", "golang.org/x/text"}},
 	{name: "."},
@@ -147,6 +148,7 @@ func TestImports(t *testing.T) {
 	}{
 		{"the root imports the standard library only", rootStandsAlone},
 		{"a layer of the core imports inwards only", coreImportsInwards},
+		{"only the loop and what is outside of it import its core", gateKnowsNoCore},
 		{"an adapter imports neither agent nor replay", adapterKnowsNoLoop},
 		{"an adapter imports no other adapter", adapterStandsAlone},
 		{"only cmd and internal/cli wire adapters", onlyWiringWires},
@@ -225,14 +227,24 @@ func coreImportsInwards(all map[string]pkg, from, to string) bool {
 	return within(to, "internal") && leaf(all, to)
 }
 
+// gateKnowsNoCore keeps decisions and folding apart: the gate is told facts, and knows no state.
+func gateKnowsNoCore(_ map[string]pkg, from, to string) bool {
+	return !within(to, pureCore) || !within(from, "gate")
+}
+
 // layerOf returns the layer that a package belongs to, -1 if to none.
 func layerOf(name string) int {
 	if adapter(name) != "" {
 		return -1
 	}
-	return slices.IndexFunc(layers, func(l layer) bool {
-		return name == l.name || l.name != "." && within(name, l.name)
-	})
+	at := -1
+	for i, l := range layers {
+		inside := name == l.name || l.name != "." && within(name, l.name)
+		if inside && (at < 0 || len(l.name) > len(layers[at].name)) {
+			at = i
+		}
+	}
+	return at
 }
 
 // leaf reports whether a package depends on nothing but the standard library and
@@ -284,7 +296,7 @@ func testsStayOutside(_ map[string]pkg, from, to string) bool {
 func TestRules_Bite(t *testing.T) {
 	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
 	for _, name := range []string{
-		".", "guard", "journal", "gate", "agent", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
+		".", "guard", "journal", "gate", "agent", "agent/core", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
 		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
 		"toolcribtest", "server", "mcp", "mcp/serve",
 	} {
@@ -303,6 +315,11 @@ func TestRules_Bite(t *testing.T) {
 		{rootStandsAlone, ".", "guard", false},
 		{coreImportsInwards, "agent", "gate", true},
 		{coreImportsInwards, "gate", "agent", false},
+		{coreImportsInwards, "agent", "agent/core", true},
+		{coreImportsInwards, "agent/core", "agent", false},
+		{coreImportsInwards, "agent/core", "gate", false},
+		{coreImportsInwards, "agent/core", "journal", true},
+		{gateKnowsNoCore, "gate", "agent/core", false},
 		{coreImportsInwards, "guard", "journal", false},
 		{coreImportsInwards, "agent", "provider/openai", false},
 		{coreImportsInwards, "agent", "github.com/goccy/go-yaml", false},

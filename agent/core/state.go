@@ -1,4 +1,4 @@
-package agent
+package core
 
 import (
 	"bytes"
@@ -82,7 +82,7 @@ type State struct {
 	unanswered toolcrib.Usage
 	overlong   bool // the current request was refused for its length and was not shortened yet
 
-	first   int           // index of the model to ask first
+	First   int           // index of the model to ask first
 	retried time.Duration // how long the current request has been retried, on all models
 	parks   int           // pauses for a provider since the last reply
 	parked  time.Duration // sum of the pauses before a server retries
@@ -102,11 +102,11 @@ type State struct {
 	choiceAgain bool // the next request demands again the call that was not made
 	empty       bool // the last reply had neither text nor calls
 
-	files     bool            // the transcript has files
+	HasFiles  bool            // the transcript has files
 	replaced  int             // messages of the assistant that were condensed or dropped
-	held      bool            // a driver has had the run since Updated
+	Held      bool            // a driver has had the run since Updated
 	limits    toolcrib.Limits // limits of Start, with defaults
-	ids       map[string]bool
+	IDs       map[string]bool
 	repeat    repeat
 	size      size
 	digest    hash.Hash // over Messages, in order
@@ -140,12 +140,12 @@ type Call struct {
 	Reconciled *journal.Reconciled
 	Doubt      *journal.CallDecision // a person's decision on a call in doubt
 	Retried    bool                  // a person decided to run the call again
-	retryBound *journal.Binding      // binding of that decision, until the call is approved again
+	RetryBound *journal.Binding      // binding of that decision, until the call is approved again
 	Answer     *journal.CallDecision // a person's answer to a question
 	Result     *journal.ToolResult
 	Child      *journal.ChildStarted // the run of a call that another agent answers
 	Waits      *journal.ChildParked  // set while that run waits
-	waitsSince int                   // value of Epochs when it began to wait
+	WaitsSince int                   // value of Epochs when it began to wait
 	ChildEnd   *journal.ChildEnded
 	Counted    bool // counted for the access token, at the first verdict that let the call run
 }
@@ -196,17 +196,17 @@ func (s *State) Public() *State {
 // Whole reports whether all calls of the turn were recorded.
 func (t *Turn) Whole() bool { return len(t.Calls) == t.Expected }
 
-// doubtful reports whether the call has started once, was not started again, and may have taken
+// Doubtful reports whether the call has started once, was not started again, and may have taken
 // effect.
-func (c *Call) doubtful() bool { return c.Lost || c.Retried && c.Started == nil }
+func (c *Call) Doubtful() bool { return c.Lost || c.Retried && c.Started == nil }
 
-// lost returns the calls whose driver was lost.
-func (t *Turn) lost() []*Call {
+// Lost returns the calls whose driver was lost.
+func (t *Turn) Lost() []*Call {
 	return t.openIf(func(c *Call) bool { return c.Lost })
 }
 
-// open returns the calls without a result.
-func (t *Turn) open() []*Call { return t.openIf(anyCall) }
+// Open returns the calls without a result.
+func (t *Turn) Open() []*Call { return t.openIf(anyCall) }
 
 func anyCall(*Call) bool { return true }
 
@@ -239,7 +239,7 @@ func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
 // NewState returns the state of a run before its first event, with room for five rounds.
 func NewState(run toolcrib.RunID) *State {
-	return &State{Run: run, ids: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, 12)}
+	return &State{Run: run, IDs: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, 12)}
 }
 
 // Limits returns the limits of the run, with defaults.
@@ -263,7 +263,7 @@ func (s *State) OfferedNow() map[string]bool {
 // Reconciled reports whether an open call is a write whose tool reported that it happened; its result
 // follows at once.
 func (s *State) Reconciled(callID string) bool {
-	c, err := s.find(callID)
+	c, err := s.Find(callID)
 	return err == nil && c.Reconciled != nil && c.Reconciled.State == toolcrib.Happened
 }
 

@@ -1,4 +1,4 @@
-package agent
+package core
 
 import (
 	"cmp"
@@ -179,9 +179,9 @@ func spentCaps(s *State) string {
 // of that request.
 const sparePart = 10
 
-// shareFor returns the share of the child run of a call; nil means that there is no cap. none is the
+// ShareFor returns the share of the child run of a call; nil means that there is no cap. none is the
 // reason why the run may not start, or "".
-func (s *State) shareFor(c *Call) (share *journal.Share, none string) {
+func (s *State) ShareFor(c *Call) (share *journal.Share, none string) {
 	switch {
 	case c != nil && c.Child != nil:
 		return c.Child.Share, ""
@@ -229,7 +229,7 @@ func (s *State) starting(c *Call) int {
 	n := 0
 	if s.Turn != nil {
 		for _, other := range s.Turn.Calls {
-			if other == c || other.Result == nil && other.Child == nil && other.byAgent() &&
+			if other == c || other.Result == nil && other.Child == nil && other.ByAgent() &&
 				other.Verdict.Decision == toolcrib.Allow {
 				n++
 			}

@@ -1,4 +1,4 @@
-package agent
+package core
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func Fold(s *State, e toolcrib.Event) error {
 	case *journal.Worked:
 		s.Driven += time.Duration(b.MS) * time.Millisecond
 	default:
-		if d := e.Time.Sub(s.Updated); s.held && d > 0 {
+		if d := e.Time.Sub(s.Updated); s.Held && d > 0 {
 			s.Driven += d
 		}
 	}
@@ -74,7 +74,7 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.Verdicts:
 		return s.verdicts(b)
 	case *journal.ConfirmationRequired:
-		s.Approval, s.held = b, false
+		s.Approval, s.Held = b, false
 	case *journal.ConfirmationResolved:
 		return s.resolved(b)
 	case *journal.Forgotten:
@@ -111,7 +111,7 @@ func (s *State) apply(body toolcrib.Body) error {
 	case *journal.Paused:
 		return s.paused(b)
 	case *journal.Released:
-		s.held = false
+		s.Held = false
 		if s.counted {
 			s.Idle, s.counted = s.Idle-1, false
 		}
@@ -133,7 +133,7 @@ func (s *State) end(body toolcrib.Body) error {
 	case *journal.Error:
 		s.Failed, s.Status = b, b.Status
 	}
-	if s.held = false; !s.Status.Ended() {
+	if s.Held = false; !s.Status.Ended() {
 		return fmt.Errorf("the run ends as %q", s.Status)
 	}
 	return nil
@@ -150,12 +150,12 @@ func (s *State) start(b *journal.RunStarted) error {
 	if b.Given == nil && (len(b.Models) == 0 || len(b.Input) == 0) {
 		return fmt.Errorf("%s has no model, or no input", journal.KindRunStarted)
 	}
-	s.Start, s.Offer, s.Status, s.held = b, b.Offer, toolcrib.StatusRunning, true
+	s.Start, s.Offer, s.Status, s.Held = b, b.Offer, toolcrib.StatusRunning, true
 	s.limits = b.Agent.Limits.WithDefaults()
 	s.Models = slices.Clip(b.Models)
 	for _, m := range b.Input {
 		for _, c := range m.ToolCalls() {
-			s.ids[c.ID] = true
+			s.IDs[c.ID] = true
 			s.finds(c.Name)
 		}
 		s.add(m)
@@ -184,11 +184,11 @@ func (s *State) takenUp(b *journal.TakenUp) {
 	if s.Pending != nil && s.Pending.Run != "" {
 		s.Pending = nil // the run that it waited for may have continued: look again
 	}
-	if s.waitsForProvider() {
+	if s.WaitsForProvider() {
 		s.askAnew()
 	}
 	if s.Pending == nil { // otherwise it still waits, unless it is to end
-		s.held, s.Status = true, toolcrib.StatusRunning
+		s.Held, s.Status = true, toolcrib.StatusRunning
 	}
 	if s.counted = b.Children == 0; s.counted {
 		s.Idle++ // a child run has its own count, and its progress is there
@@ -196,7 +196,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 	if s.Turn == nil {
 		return
 	}
-	for _, c := range s.Turn.open() {
+	for _, c := range s.Turn.Open() {
 		switch {
 		case c.Started == nil:
 		case c.Started.Write && !c.Lost:
@@ -211,7 +211,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 }
 
 func (s *State) reconciled(b *journal.Reconciled) error {
-	c, err := s.find(b.ID)
+	c, err := s.Find(b.ID)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (s *State) requestFailed(b *journal.ModelFailed) {
 		return
 	}
 	s.overlong = b.Class == toolcrib.ErrContextLength
-	if b.NoTools && s.Model < len(s.Models) && !s.AsText[s.Model] && s.Models[s.Model].Tools != modeText {
+	if b.NoTools && s.Model < len(s.Models) && !s.AsText[s.Model] && s.Models[s.Model].Tools != journal.ToolsText {
 		if s.AsText == nil {
 			s.AsText = make(map[int]bool)
 		}
@@ -284,7 +284,7 @@ func (s *State) message(b *journal.Message) error {
 	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
 	s.replied()
 	s.choiceAgain = again != ""
-	askedAgain := s.asksAgain(b)
+	askedAgain := s.AsksAgain(b)
 	s.empty = saysNothing(b)
 	s.size.reportedBytes = s.size.bytes
 	s.shortened, s.askedShort, s.CondenseFailed, s.overlong = false, false, false, false
@@ -350,11 +350,11 @@ func (s *State) addCall(c toolcrib.ToolCall) {
 	s.Turn.Calls = append(s.Turn.Calls, call)
 	s.Trace = append(s.Trace, call)
 	s.finds(c.Name)
-	s.ids[c.ID] = true
+	s.IDs[c.ID] = true
 }
 
-// find returns the call of the current turn with this ID, or an error.
-func (s *State) find(id string) (*Call, error) {
+// Find returns the call of the current turn with this ID, or an error.
+func (s *State) Find(id string) (*Call, error) {
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
 			if c.ID == id {
@@ -367,7 +367,7 @@ func (s *State) find(id string) (*Call, error) {
 
 func (s *State) verdicts(b *journal.Verdicts) error {
 	for i := range b.Verdicts {
-		c, err := s.find(b.Verdicts[i].CallID)
+		c, err := s.Find(b.Verdicts[i].CallID)
 		if err != nil {
 			return err
 		}
@@ -393,11 +393,11 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		return fmt.Errorf("approval %s: the digest does not match", b.ApprovalID)
 	}
 	for _, item := range s.Approval.Calls {
-		c, err := s.find(item.ID)
+		c, err := s.Find(item.ID)
 		if err != nil {
 			return err
 		}
-		if wordOn(s, c) != nil {
+		if s.DecisionOn(c) != nil {
 			continue // an earlier decision on a call, which the last one repeats, keeps its decider
 		}
 		if d := b.Of(item.ID); d.Decision != "" || !b.Open {
@@ -407,10 +407,10 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 	if b.Open {
 		return nil
 	}
-	s.Status, s.held = toolcrib.StatusRunning, true
+	s.Status, s.Held = toolcrib.StatusRunning, true
 	if s.Pending != nil {
 		// Decided while the run had no driver: it must be resumed.
-		s.Status, s.held = toolcrib.StatusQueued, false
+		s.Status, s.Held = toolcrib.StatusQueued, false
 	}
 	if s.Approval.AsksForMore() {
 		s.Declined = true // only Granted raises a limit
@@ -429,7 +429,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		c.Doubt = &d
 		if d.Decision == journal.DecisionRetry {
 			c.Lost, c.Started, c.Reconciled, s.Turn.Rejudge = false, nil, nil, true
-			c.Retried, c.retryBound = true, s.shown(c.ID).Binding
+			c.Retried, c.RetryBound = true, s.shown(c.ID).Binding
 		}
 		return
 	}
@@ -440,13 +440,13 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	}
 	c.Decision, c.DecidedBy = &d, by
 	if c.Retried && d.Decision == journal.DecisionApprove {
-		c.retryBound = c.approved(&d).Binding
+		c.RetryBound = c.Approved(&d).Binding
 	}
 	switch {
 	case d.Decision == journal.DecisionDeny:
 		s.Denied = s.Denied || !nobody
 	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun:
-		if m, ok := by.Remember.Extend(by, c.approved(&d)); ok {
+		if m, ok := by.Remember.Extend(by, c.Approved(&d)); ok {
 			s.Remembered = append(s.Remembered, m)
 		}
 	}
@@ -463,7 +463,7 @@ func (s *State) shown(id string) journal.ApprovalItem {
 }
 
 func (s *State) started(b *journal.ToolStarted) error {
-	c, err := s.find(b.ID)
+	c, err := s.Find(b.ID)
 	if err != nil {
 		return err
 	}
@@ -475,7 +475,7 @@ func (s *State) started(b *journal.ToolStarted) error {
 }
 
 func (s *State) result(b *journal.ToolResult) error {
-	c, err := s.find(b.ToolCallID)
+	c, err := s.Find(b.ToolCallID)
 	if err != nil {
 		return err
 	}
@@ -543,7 +543,7 @@ func (s *State) grant(b *journal.Granted) {
 	s.unanswered.TotalTokens = max(s.unanswered.TotalTokens-b.Tokens, 0)
 	s.unanswered.CostUSD = max(s.unanswered.CostUSD-b.CostUSD, 0)
 	s.Idle, s.Declined = 0, false
-	if s.waitsForProvider() && s.Pending.Error.Adds() != "" {
+	if s.WaitsForProvider() && s.Pending.Error.Adds() != "" {
 		s.askAnew()
 	}
 	if s.Approval != nil && s.Approval.AsksForMore() {
@@ -574,7 +574,7 @@ func (s *State) add(m toolcrib.Message) {
 	_, _ = s.digest.Write(b) // a hash never fails
 	files := filesBytes(&m)
 	s.size.bytes += int64(len(b)) + files
-	s.files = s.files || files > 0
+	s.HasFiles = s.HasFiles || files > 0
 	if s.scratch = b; cap(b) > maxScratch {
 		s.scratch = nil
 	}

@@ -1,4 +1,4 @@
-package agent
+package core
 
 import (
 	"fmt"
@@ -61,13 +61,8 @@ type Step struct {
 	Truncated bool
 }
 
-// notice returns a notice for the readers of the run.
-func notice(code, format string, args ...any) *journal.Notice {
-	return &journal.Notice{Notice: toolcrib.Notice{Code: code, Message: fmt.Sprintf(format, args...)}}
-}
-
 func (step *Step) note(code, format string, args ...any) {
-	step.Notices = append(step.Notices, notice(code, format, args...))
+	step.Notices = append(step.Notices, journal.Noticef(code, format, args...))
 }
 
 // Answer is the result of a call that is not run.
@@ -89,8 +84,8 @@ type Reserve struct {
 // The texts that a model reads for calls that were not run (H9).
 const (
 	TextIterationLimit = "iteration limit reached; finalise your answer"
-	textCancelled      = `{"error":"cancelled"}`
-	textInDoubt        = `{"error":"it is not known whether this call took effect; do not repeat it without checking"}`
+	TextCancelled      = `{"error":"cancelled"}`
+	TextInDoubt        = `{"error":"it is not known whether this call took effect; do not repeat it without checking"}`
 	textEdited         = "[a person changed the arguments of this call before it ran; it ran with:] "
 	textNotAnswered    = `{"error":"the person did not answer"}`
 	textNotHappened    = `{"error":"the call was cut off and did not take effect"}`
@@ -140,7 +135,7 @@ func Next(s *State) Step {
 		return completed(s.Trace[0].Result.Content, false)
 	case s.Denied && s.Start.Agent.OnDenial == onDenialStop:
 		return fail(s, toolcrib.StopApprovalDenied, "a person denied a call, and the agent stops on a denial")
-	case s.waitsForProvider():
+	case s.WaitsForProvider():
 		return Step{Kind: StepWait}
 	case s.Failures > 0:
 		return nextAfterFailure(s)
@@ -185,7 +180,7 @@ func nextInTurn(s *State) Step {
 	t := s.Turn
 	switch {
 	case s.Stopping != nil:
-		return answerAll(t, toolcrib.ResultCancelled, "", textCancelled)
+		return answerAll(t, toolcrib.ResultCancelled, "", TextCancelled)
 	case s.Last != nil && s.Last.Closing:
 		return answerAll(t, toolcrib.ResultRefused, toolcrib.ReasonMaxIterations, TextIterationLimit)
 	case s.Start.Given == nil && t.Iteration > s.Limits().MaxIterations: // an answer that was requested again
@@ -194,8 +189,8 @@ func nextInTurn(s *State) Step {
 		return Step{Kind: StepWait}
 	case s.Approval != nil:
 		return Step{Kind: StepPark}
-	case len(t.lost()) > 0:
-		return nextForLost(t.lost())
+	case len(t.Lost()) > 0:
+		return nextForLost(t.Lost())
 	case !t.Judged || t.Rejudge:
 		return Step{Kind: StepJudge}
 	}
@@ -205,9 +200,9 @@ func nextInTurn(s *State) Step {
 		case c.Result != nil:
 		case c.Verdict != nil && c.Verdict.Decision == toolcrib.Ask:
 			return Step{Kind: StepConfirm}
-		case c.question():
+		case c.Question():
 			questions++
-		case c.byClient():
+		case c.ByClient():
 			clients++
 		case c.Waits != nil:
 		default:
@@ -225,8 +220,8 @@ func nextInTurn(s *State) Step {
 	return Step{Kind: StepChildren}
 }
 
-// question reports whether a person answers the call, instead of a tool.
-func (c *Call) question() bool {
+// Question reports whether a person answers the call, instead of a tool.
+func (c *Call) Question() bool {
 	return c.Verdict != nil && c.Verdict.Decision == toolcrib.Allow && c.Verdict.AnsweredBy == toolcrib.ByPerson
 }
 
@@ -234,7 +229,7 @@ func (c *Call) question() bool {
 // are answered.
 func nextForQuestions(t *Turn) Step {
 	step := Step{Kind: StepAnswer}
-	for _, c := range t.open() {
+	for _, c := range t.Open() {
 		if c.Answer == nil {
 			continue
 		}
@@ -271,10 +266,10 @@ func nextForMore(s *State, short string) Step {
 
 func answerAll(t *Turn, status toolcrib.ResultStatus, reason toolcrib.Reason, text string) Step {
 	step := Step{Kind: StepAnswer}
-	for _, c := range t.open() {
+	for _, c := range t.Open() {
 		a := Answer{Call: c, Status: status, Reason: reason, Content: text}
-		if c.doubtful() {
-			a.Status, a.Reason, a.Content = toolcrib.ResultInDoubt, "", textInDoubt
+		if c.Doubtful() {
+			a.Status, a.Reason, a.Content = toolcrib.ResultInDoubt, "", TextInDoubt
 		}
 		step.Answers = append(step.Answers, a)
 	}
@@ -297,7 +292,7 @@ func nextForLost(lost []*Call) Step {
 		case c.Doubt.Decision == journal.DecisionNotHappened:
 			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultError, Content: textNotHappened})
 		default:
-			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultInDoubt, Content: textInDoubt})
+			step.Answers = append(step.Answers, Answer{Call: c, Status: toolcrib.ResultInDoubt, Content: TextInDoubt})
 		}
 	}
 	return step
