@@ -2,10 +2,8 @@ package offline
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,11 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Most lines of a file, and items of a list, in an answer.
-const (
-	maxLines = 40
-	maxItems = 12
-)
+// maxLines is the most lines of a file, and items of a list, in an answer.
+const maxLines = 40
 
 // Results of the file tools and the shell.
 type (
@@ -34,8 +29,6 @@ type (
 	found struct {
 		Matches []struct {
 			Path string `json:"path"`
-			Line int    `json:"line"`
-			Text string `json:"text"`
 		} `json:"matches"`
 	}
 	output struct {
@@ -45,14 +38,6 @@ type (
 	}
 )
 
-func replaceText(t *turn, m []string) (string, error) {
-	file := cmp.Or(fileIn(m[7]), m[7])
-	old, replacement := m[1]+m[2]+m[3], m[4]+m[5]+m[6]
-	var done json.RawMessage
-	_, err := t.call(editFile, arguments{"path": file, "old_text": old, "new_text": replacement}, &done)
-	return fmt.Sprintf("Done: in %s, %q is now %q.", file, old, replacement), err
-}
-
 func writeText(t *turn, m []string) (string, error) {
 	file := cmp.Or(fileIn(m[4]), m[4])
 	var done struct{ Message string }
@@ -61,17 +46,14 @@ func writeText(t *turn, m []string) (string, error) {
 }
 
 func runCommand(t *turn, m []string) (string, error) {
-	command := strings.TrimSpace(strings.Join(m[1:], "")) // exactly one of the groups is not empty
-	if strings.HasPrefix(strings.ToLower(command), "the ") {
-		return "", errors.New("tell me the command line itself, such as: run `go test ./...`")
-	}
+	command := m[1] + m[2] + m[3] // exactly one of the groups is not empty
 	var out output
 	if _, err := t.call(execShell, arguments{"command": command}, &out); err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf("`%s` ended with exit code %d", command, out.ExitCode)
 	if shown := strings.TrimSpace(out.Stdout + out.Stderr); shown != "" {
-		text += ":\n" + fence(head(shown, maxLines))
+		text += ":\n" + fence(shown)
 	}
 	return text, nil
 }
@@ -82,14 +64,17 @@ func runTests(t *turn, _ []string) (string, error) {
 	if _, err := t.call(listDirectory, arguments{"path": "."}, &l); err != nil {
 		return "", err
 	}
-	command, usual := "the tests", map[string]string{
+	command, usual := "", map[string]string{
 		"Makefile": "make test", "Cargo.toml": "cargo test", "go.mod": "go test ./...", "package.json": "npm test",
 		"pyproject.toml": "pytest",
 	}
 	for _, e := range l.Entries {
 		command = cmp.Or(usual[e.Name], command)
 	}
-	return runCommand(t, []string{"", command})
+	if command == "" {
+		return "", errors.New("tell me the command line itself, such as: run `go test ./...`")
+	}
+	return runCommand(t, []string{"", command, "", ""})
 }
 
 func countIn(t *turn, m []string) (string, error) {
@@ -111,97 +96,56 @@ func countIn(t *turn, m []string) (string, error) {
 
 // filesAbout searches for a word, also in other forms, in names and texts.
 func filesAbout(t *turn, m []string) (string, error) {
-	word := topic(m[1])
-	if len(word) < 2 {
-		return "", errors.New("tell me a word to look for")
-	}
-	stem := word
+	word, _, _ := strings.Cut(strings.TrimSpace(m[1]), " ")
+	word = strings.Trim(word, "\"'`“”.,;:?!()")
 	for _, end := range []string{"ing", "ed", "es", "s"} {
 		if short, ok := strings.CutSuffix(word, end); ok && len(short) >= 4 {
-			stem = short
+			word = short
 			break
 		}
 	}
+	if len(word) < 2 {
+		return "", errors.New("tell me a word to look for")
+	}
 	var texts, names found
 	_, err := t.call(searchFiles, arguments{
-		"pattern": regexp.QuoteMeta(stem), "case_insensitive": true, "names_only": true, "max_results": 200,
+		"pattern": regexp.QuoteMeta(word), "case_insensitive": true, "names_only": true, "max_results": 200,
 	}, &texts)
-	_, other := t.call(searchFiles, arguments{"glob": "*" + anyCase(stem) + "*", "max_results": 200}, &names)
+	_, other := t.call(searchFiles, arguments{"glob": "*" + word + "*", "max_results": 200}, &names)
 	if err := errors.Join(err, other); err != nil {
 		return "", err
 	}
-	inName, inText := names.paths(), texts.paths()
-	inText = slices.DeleteFunc(inText, func(p string) bool { return slices.Contains(inName, p) })
-	if len(inName)+len(inText) == 0 {
-		return fmt.Sprintf("No file has %q in its name or its text.", stem), nil
+	var files []string
+	for _, one := range slices.Concat(names.Matches, texts.Matches) {
+		if !slices.Contains(files, one.Path) {
+			files = append(files, one.Path)
+		}
 	}
-	var places []string
-	if len(inName) > 0 {
-		places = append(places, fmt.Sprintf(" in the name of %s:\n%s", guard.Count(len(inName), "file"), bullets(inName)))
+	if len(files) == 0 {
+		return fmt.Sprintf("No file has %q in its name or its text.", word), nil
 	}
-	if len(inText) > 0 {
-		places = append(places, fmt.Sprintf(" in the text of %s:\n%s", guard.Count(len(inText), "file"), bullets(inText)))
-	}
-	return fmt.Sprintf("What a file is about I can only tell by its words. %q is%s", stem,
-		strings.Join(places, "\nand")), nil
+	return fmt.Sprintf("What a file is about I can only tell by its words. %q is in the name or the text of %s:\n%s",
+		word, guard.Count(len(files), "file"), head("- "+strings.Join(files, "\n- "))), nil
 }
 
-func find(t *turn, m []string) (string, error) {
-	word := topic(m[1])
-	if word == "" {
-		return "", errors.New("tell me what to look for")
-	}
-	var f found
-	if _, err := t.call(searchFiles, arguments{"pattern": regexp.QuoteMeta(word), "max_results": 100}, &f); err != nil {
-		return "", err
-	}
-	if len(f.Matches) == 0 {
-		return fmt.Sprintf("No file has %q in its text.", word), nil
-	}
-	var places []string
-	for _, one := range f.Matches {
-		places = append(places, fmt.Sprintf("%s:%d: `%s`", one.Path, one.Line, shorten(one.Text)))
-	}
-	return fmt.Sprintf("%q is in %s:\n%s", word, guard.Count(len(places), "line"), bullets(places)), nil
-}
-
-// overview shows the folder and the first paragraph of its README.
-func overview(t *turn, _ []string) (string, error) {
+func list(t *turn, _ []string) (string, error) {
 	var l listing
 	if _, err := t.call(listDirectory, arguments{"path": "."}, &l); err != nil {
 		return "", err
 	}
+	var folders, files []string
 	for _, e := range l.Entries {
-		if e.IsDir || !strings.HasPrefix(strings.ToLower(e.Name), "readme") {
-			continue
-		}
-		var d document
-		if _, err := t.call(readFile, arguments{"path": e.Name}, &d); err != nil {
-			return "", err
-		}
-		for p := range strings.SplitSeq(d.Content, "\n\n") {
-			if p = strings.TrimSpace(p); p != "" && !strings.ContainsAny(p[:1], "#[!<=-*>`|") {
-				p = strings.ReplaceAll(p, "\n", "\n> ")
-				return fmt.Sprintf("I can only quote. %s begins:\n> %s\n\n%s", e.Name, p, l.describe(".")), nil
-			}
+		if e.IsDir {
+			folders = append(folders, e.Name+"/")
+		} else {
+			files = append(files, fmt.Sprintf("%s (%s)", e.Name, guard.Count(int(e.Size), "byte")))
 		}
 	}
-	return "I found no README to quote.\n\n" + l.describe("."), nil
-}
-
-func list(t *turn, m []string) (string, error) {
-	folder := m[1]
-	switch folder {
-	case "", "files", "here", "it", "this", "all":
-		folder = "."
-	default:
-		if strings.Contains(path.Base(folder), ".") {
-			return show(t, m)
-		}
+	if len(folders)+len(files) == 0 {
+		return "There is nothing in this folder.", nil
 	}
-	var l listing
-	_, err := t.call(listDirectory, arguments{"path": folder}, &l)
-	return l.describe(folder), err
+	return fmt.Sprintf("In this folder I found %s and %s:\n%s", guard.Count(len(folders), "folder"),
+		guard.Count(len(files), "file"), head("- "+strings.Join(append(folders, files...), "\n- "))), nil
 }
 
 func show(t *turn, m []string) (string, error) {
@@ -219,87 +163,25 @@ func show(t *turn, m []string) (string, error) {
 		more = ", and more"
 	}
 	return fmt.Sprintf("%s (%s%s):\n%s", file, guard.Count(lines(d.Content), "line"), more,
-		fence(head(d.Content, maxLines))), nil
-}
-
-func (l listing) describe(folder string) string {
-	var folders, files []string
-	for _, e := range l.Entries {
-		if e.IsDir {
-			folders = append(folders, e.Name+"/")
-		} else {
-			files = append(files, fmt.Sprintf("%s (%s)", e.Name, guard.Count(int(e.Size), "byte")))
-		}
-	}
-	if folder == "." {
-		folder = "this folder"
-	}
-	if len(folders)+len(files) == 0 {
-		return "There is nothing in " + folder + "."
-	}
-	return fmt.Sprintf("In %s I found %s and %s:\n%s", folder,
-		guard.Count(len(folders), "folder"), guard.Count(len(files), "file"),
-		head("- "+strings.Join(append(folders, files...), "\n- "), maxLines))
-}
-
-func (f found) paths() (paths []string) {
-	for _, m := range f.Matches {
-		paths = append(paths, m.Path)
-	}
-	return slices.Compact(paths)
-}
-
-// topic returns the subject of a clause: the text in quotes, or its first word.
-func topic(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return ""
-	}
-	if i := strings.IndexAny(text, "\"'`“"); i >= 0 {
-		rest := strings.TrimLeft(text[i:], "\"'`“")
-		if j := strings.IndexAny(rest, "\"'`”"); j > 0 {
-			return rest[:j]
-		}
-	}
-	return strings.Trim(strings.Fields(text)[0], ".,;:?!()")
-}
-
-// anyCase returns a glob that ignores the case of ASCII letters.
-func anyCase(word string) string {
-	var b strings.Builder
-	for _, r := range word {
-		lower, upper := strings.ToLower(string(r)), strings.ToUpper(string(r))
-		switch {
-		case lower != upper:
-			b.WriteString("[" + lower + upper + "]")
-		case strings.ContainsRune(`*?[]{}\`, r):
-			b.WriteString(`\` + string(r))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+		fence(d.Content)), nil
 }
 
 func lines(text string) int { return len(slices.Collect(strings.Lines(text))) }
 
-func head(text string, n int) string {
+// head returns the first lines of a text.
+func head(text string) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if len(all) <= n {
+	if len(all) <= maxLines {
 		return strings.Join(all, "\n")
 	}
-	return strings.Join(all[:n], "\n") + fmt.Sprintf("\n… %d more", len(all)-n)
+	return strings.Join(all[:maxLines], "\n") + fmt.Sprintf("\n… %d more", len(all)-maxLines)
 }
 
-func bullets(items []string) string {
-	return "- " + strings.ReplaceAll(head(strings.Join(items, "\n"), maxItems), "\n", "\n- ")
-}
-
-// fence returns text in a Markdown code block.
+// fence returns the first lines of a text in a Markdown code block.
 func fence(text string) string {
 	marks := "```"
 	for strings.Contains(text, marks) {
 		marks += "`"
 	}
-	return marks + "\n" + strings.TrimRight(text, "\n") + "\n" + marks
+	return marks + "\n" + head(text) + "\n" + marks
 }
