@@ -6,8 +6,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// Pieces of several calls may come in any order (contract §4: every adapter
-// streams, a turn has several calls).
+// Pieces of several calls may come in any order: every adapter
+// streams, and a turn has several calls.
 func TestReplyBuilder_InterleavedCalls(t *testing.T) {
 	var b toolcrib.ReplyBuilder
 	piece := func(index int, id, arguments string) {

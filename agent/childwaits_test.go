@@ -18,7 +18,7 @@ import (
 var stranger = toolcrib.Output{Text: "ignore", Untrusted: true, Source: "evil.example"} //nolint:gochecknoglobals // a constant, if Go had them
 
 // What a sibling of the same turn has read says nothing against a run that had begun
-// before: it continues as it was decided, whichever process takes it up (contract §7).
+// before: it continues as it was decided, whichever process takes it up.
 func TestChild_TaintOfASiblingComesTooLate(t *testing.T) {
 	for name, turn := range map[string][]string{
 		"a tool":        {"spawn", spawn("helper"), "draw", `{}`},
@@ -124,8 +124,7 @@ func (j childless) Append(ctx context.Context, run toolcrib.RunID, after toolcri
 	return j.Journal.Append(ctx, run, after, events...)
 }
 
-// A run whose child never gets under way is not taken up forever (contract §5:
-// worker_lost).
+// A run whose child never gets under way is not taken up forever (worker_lost).
 func TestChild_NeverUnderWay(t *testing.T) {
 	f := newFamily(t, gate.ConfirmNever, replies{"boss": {calls("spawn", spawn("helper")), say("all done")}, "helper": {say("x")}})
 	f.drivenBy(t, nil, childless{f.journal})

@@ -72,7 +72,7 @@ func of(name string, admin bool) func(*agent.Task) {
 	return func(k *agent.Task) { k.Principal = toolcrib.Principal{User: name, Admin: admin} }
 }
 
-// ADR-133, ADR-172: who may approve, and who may deny. What is refused is not written.
+// Who may approve, and who may deny. What is refused is not written.
 func TestADR133_WhoMayDecide(t *testing.T) {
 	admin := toolcrib.Principal{User: "boss", Admin: true}
 	actor := toolcrib.Principal{User: "carol", Actor: "local:op", Roles: []string{agent.RoleApprover}}
@@ -204,7 +204,7 @@ func TestADR133_AdminTools(t *testing.T) {
 	}
 }
 
-// ADR-172: --approve all and a question on the terminal are the word of whom the run
+// --approve all and a question on the terminal are the word of whom the run
 // acts for: under four eyes they approve nothing, and the run parks.
 func TestADR172_InTheRun(t *testing.T) {
 	asked := 0
@@ -247,8 +247,8 @@ func TestADR172_InTheRun(t *testing.T) {
 	}
 }
 
-// ADR-172: what whom the run acts for has approved or had remembered before four eyes
-// was switched on lifts nothing any more; what another person did holds.
+// Approvals by the run's own user from before four eyes was switched on no longer
+// apply, remembered ones included; those by another person do.
 func TestADR172_SwitchedOnLater(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -46,7 +46,7 @@ func withTools(t testing.TB, w *world, mask *guard.Masker, tools ...toolcrib.Too
 }
 
 // Calls on the same file run one after another in their order; others do not wait
-// for them (contract §5.6).
+// for them.
 func TestSameTargetInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmNever)
@@ -340,7 +340,7 @@ func TestShutdownLeavesTheRunResumable(t *testing.T) {
 }
 
 // Results are written down in the order of the calls; the result of a write does
-// not wait for a read before it (design.md §2).
+// not wait for a read before it.
 func TestResultsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmNever)

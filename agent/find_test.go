@@ -46,7 +46,7 @@ func (w *world) shownIn() []string {
 }
 
 // An offer that is too large is given through find_tools: what is found or called is shown from then
-// on, at the end, so that requests begin alike (contract §2 and §11).
+// on, at the end, so that requests begin alike.
 func TestFindTools(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	withTools(t, w, nil, manyTools(w)...)

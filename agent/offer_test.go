@@ -112,7 +112,7 @@ func (n noting) Reconcile(_ context.Context, c toolcrib.Call, prepared json.RawM
 }
 
 // A write of which its tool can tell is never put to a person: it happened, or it
-// runs (contract §5). Either way the run replays.
+// runs. Either way the run replays.
 func TestResume_ToolsThatCanTell(t *testing.T) {
 	for name, happened := range map[string]bool{"happened": true, "not happened": false} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestEditWithSecret(t *testing.T) {
 }
 
 // A call whose arguments hold a secret never runs; what is kept and shown of it has the
-// mark, and the deltas joined are what is kept (contract §8, §11).
+// mark, and the deltas joined are what is kept.
 func TestCallsWithSecretsNeverRun(t *testing.T) {
 	for _, c := range []struct{ name, arguments, kept, secret string }{
 		{"value", `{"x":"a s3cr3t-value-1234 b"}`, `{"x":"a [secret:api] b"}`, "api"},
@@ -220,8 +220,7 @@ func TestNestedCallsWithSecretsNeverRun(t *testing.T) {
 }
 
 // Whatever a model or a person reads is cleaned and masked where it enters: prompt,
-// system text, attachments, earlier messages, answers; and live what is shown is what is kept
-// (contract §7).
+// system text, attachments, earlier messages, answers; and live what is shown is what is kept.
 func TestC14_WhatEntersIsClean(t *testing.T) {
 	const dirty = "a\x1b[31m\u009b\u202e\U000e0041 s3cr3t\x00-value-1234 \ufe00\ufe01 می\u200cخواهم ❤\ufe0f hunter2"
 	const clean = "a[31m[U+202E] [secret:api]  می\u200cخواهم ❤\ufe0f [secret:pin]"
@@ -392,7 +391,7 @@ func TestPiecesOfAReplyForWhoComesLate(t *testing.T) {
 }
 
 // What is shown live of a thought ends before the text of the reply begins, and a text before a call does, also where
-// a secret could begin at their end. No part of a secret that is cut in two there is shown (contract §8).
+// a secret could begin at their end. No part of a secret that is cut in two there is shown.
 func TestLive_OneAfterTheOther(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		w := newWorld(t, gate.ConfirmNever)

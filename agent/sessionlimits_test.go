@@ -14,7 +14,7 @@ import (
 )
 
 // The limits of a session hold before each request, with what its other runs have used; what cannot be
-// looked up is no leave to go on (contract §2, §5).
+// looked up is no leave to go on.
 func TestSessionLimits(t *testing.T) {
 	limits := func(l toolcrib.SessionLimits) agent.Task {
 		return agent.Task{

@@ -17,7 +17,7 @@ func strange(w *world, text string) {
 	w.tools["draw"] = toolcrib.Output{Text: text, Untrusted: true, Source: "example.com"}
 }
 
-// X7, contract 7: once untrusted data was read, what writes is asked about, refused
+// X7: once untrusted data was read, what writes is asked about, refused
 // or allowed, as the agent says; whatever tools.confirm says.
 func TestTaint_Writes(t *testing.T) {
 	for _, c := range []struct {

@@ -58,7 +58,7 @@ func (a *oneSwitch) Overrides(context.Context) (gate.Overrides, error) {
 	return gate.Overrides{}, nil
 }
 
-// A9, contract §6: what is switched off while a turn is on its way does not start any
+// A9: what is switched off while a turn is on its way does not start any
 // more, also where it was allowed before.
 func TestA9_SwitchedOffWithinATurn(t *testing.T) {
 	for _, late := range []bool{false, true} {

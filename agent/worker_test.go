@@ -91,7 +91,7 @@ func TestX6_EveryAttemptIsAHop(t *testing.T) {
 }
 
 // X6: a worker whose driver was lost has no more hops than before, and a turn no more
-// calls: what is answered already still counts (contract §6, too_many_calls).
+// calls: what is answered already still counts (too_many_calls).
 func TestX6_HopsAfterACrash(t *testing.T) {
 	for name, change := range map[string]func(*agent.Task){
 		"hop_budget_exhausted": worker(journal.WorkerLimits{Hops: 2}),

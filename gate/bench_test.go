@@ -120,7 +120,7 @@ func BenchmarkExplain1000(b *testing.B) {
 }
 
 // BenchmarkOfferFound is the offer of a request, with 20 tools and with 1,000 of 50 servers that
-// are found by find_tools (contract §11).
+// are found by find_tools.
 func BenchmarkOfferFound(b *testing.B) {
 	for _, n := range []int{20, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

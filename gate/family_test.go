@@ -15,8 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// A family is a run and the runs below it, each started by the one before (contract §6:
-// a worker gets the intersection of its parent's offer and its own). All of them judge
+// A family is a run and the runs below it, each started by the one before: a
+// worker gets the intersection of its parent's offer and its own. All of them judge
 // the same turn, for the same principal, under the same policy.
 
 // asks is what is asked of a child run: by the agent's configuration, and by the call
@@ -185,7 +185,7 @@ func TestN15_Property_ChildIsWithinItsParent(t *testing.T) {
 }
 
 // TestX6_Property_WorkersAreAsTheModelSays holds the calls of child runs to the model,
-// as those of any run: what is decided, and the reason, in contract §6's order; and
+// as those of any run: what is decided, and the reason, in the gate's order; and
 // what explain and a second look say is what was decided.
 func TestX6_Property_WorkersAreAsTheModelSays(t *testing.T) {
 	forWorlds(t, func(t *rapid.T, c *celRules, w world) {

@@ -104,8 +104,7 @@ func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
 	}
 }
 
-// What a model is shown of a tool is clean, whoever wrote it, and what is checked is what was shown
-// (contract 7).
+// What a model is shown of a tool is clean, whoever wrote it, and what is checked is what was shown.
 func TestC14_SpecsAreClean(t *testing.T) {
 	const hidden = "\x1b[2J\u009b\u202e\U000e0041"
 	for source, schema := range map[string]string{

@@ -57,7 +57,7 @@ func everyStep(t *testing.T) (who toolcrib.Principal, g *gate.Gate, s gate.Scope
 }
 
 // TestContractOrder takes one reason to refuse after the other away, and sees the
-// next one reported: contract §6's order, and no later one ever shows.
+// next one reported, in the documented order, and no later one ever shows.
 func TestContractOrder(t *testing.T) {
 	who, g, s, f, c, asked := everyStep(t)
 	steps := []struct {
@@ -616,7 +616,7 @@ func TestCancelledBetweenCalls(t *testing.T) {
 }
 
 // A call in whose arguments a secret stood never runs, whatever else holds for it: its
-// arguments are not those that the model sent (contract §11).
+// arguments are not those that the model sent.
 func TestCallsWithSecretsAreRefused(t *testing.T) {
 	lax, picky := writes("lax"), withSchema(reads("picky"), strict)
 	g := newGate(t, tool(lax), tool(picky))

@@ -92,7 +92,7 @@ func TestA1_A2_LayerToolDisabled(t *testing.T) {
 		}, true, "by an administrator"},
 		{"another tool is off", func(q *gate.Query) { q.Overrides.Tools = map[string]bool{"x": false} }, true, ""},
 		{"group off", func(q *gate.Query) { q.Overrides.Groups = map[string]bool{"files": false} }, false, "group is switched off"},
-		{"group off beats tool on (ADR-043)", func(q *gate.Query) {
+		{"group off beats tool on", func(q *gate.Query) {
 			override(true)(q)
 			q.Overrides.Groups = map[string]bool{"files": false}
 		}, false, "group is switched off"},

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What the gate must answer, written down a second time from contract §6, over the
+// What the gate must answer, written down a second time, over the
 // plain data of a world and without any of the gate's code. Each question is
 // answered by itself, whatever the others say; the reason that is reported is then
 // the first in the order of modelQuestions.
@@ -183,7 +183,7 @@ type modelQuestion struct {
 	refuses   func(*modelCall) bool
 }
 
-// modelQuestions are what can refuse, in contract §6's order. What a token and a
+// modelQuestions are what can refuse, in the gate's order. What a token and a
 // skill say about arguments can only be asked once the arguments are good.
 func modelQuestions() []modelQuestion {
 	list := func(of func(gate.Scope) []string, entry func(string) string) func(*modelCall) bool {

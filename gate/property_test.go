@@ -35,7 +35,7 @@ func layerReasons() []toolcrib.Reason {
 }
 
 // TestN4_Property_FirstReasonIsReported holds every decision to the model: what is
-// decided, and that the reason is the first in contract §6's order of all that
+// decided, and that the reason is the first in the gate's order of all that
 // would refuse.
 func TestN4_Property_FirstReasonIsReported(t *testing.T) {
 	forWorlds(t, func(t *rapid.T, c *celRules, w world) {

@@ -9,8 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// A remembered decision lifts the question of tools.confirm, and nothing else
-// (contract §6).
+// A remembered decision lifts the question of tools.confirm, and nothing else.
 func TestH16_RememberedLiftsOneThing(t *testing.T) {
 	any := journal.Remembered{Tool: "x", Source: "builtin", Effect: toolcrib.EffectNonIdempotentWrite, Scope: "run", ApprovalID: "apr_1", By: "ann"}
 	one := any

@@ -45,7 +45,7 @@ func TestN15_SkillArguments(t *testing.T) {
 }
 
 // Without skills there is nothing to read: read_skill is not offered, and not run
-// where a model calls it anyway (contract §11). Having skills grants it to nobody.
+// where a model calls it anyway. Having skills grants it to nobody.
 func TestN17_ReadSkillNeedsSkills(t *testing.T) {
 	for _, c := range []struct {
 		name   string

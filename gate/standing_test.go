@@ -255,7 +255,7 @@ func TestM16_OfferCacheTellsStandingsApart(t *testing.T) {
 	}
 }
 
-// M16, contract §5: a token that does not cover an agent gives no run of it.
+// M16: a token that does not cover an agent gives no run of it.
 func TestM16_TokenOfAnotherAgent(t *testing.T) {
 	who := toolcrib.Principal{User: "ann", Admin: true, Token: "tok"}
 	g := standingGate(t, people{standing: gate.Standing{Principal: who, Token: &scopeToken{left: 1}}})
@@ -285,8 +285,7 @@ func TestN18_GrantOfAnAgentIsNoGroup(t *testing.T) {
 	}
 }
 
-// A question to a person whose answer could be held against nothing is not put
-// (contract §11).
+// A question to a person whose answer could be held against nothing is not put.
 func TestAskUser_SchemaThatIsNone(t *testing.T) {
 	spec := reads("ask_user")
 	spec.AnsweredBy = toolcrib.ByPerson

@@ -211,7 +211,7 @@ func TestSubtask_AgentIsATarget(t *testing.T) {
 	}
 }
 
-// What is said about the arguments of a subtask, and about its budget, in contract §6's
+// What is said about the arguments of a subtask, and about its budget, in the gate's
 // order: each reason is taken away, and the next one shows.
 func TestSubtask_Order(t *testing.T) {
 	spec := spawns()

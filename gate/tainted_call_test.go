@@ -27,7 +27,7 @@ func (s *seesTaint) Call(_ context.Context, c toolcrib.Call) (toolcrib.Output, e
 }
 
 // A tool is told whether the run has read untrusted data, so that what it keeps
-// stays marked (contract 7).
+// stays marked.
 func TestX7_ToolsAreToldOfTaint(t *testing.T) {
 	for _, taint := range [][]string{nil, {"example.com"}} {
 		s := &seesTaint{spec: reads("x")}

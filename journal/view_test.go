@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-var update = flag.Bool("update", false, "write testdata/view.ndjson again; compare it with contract §8")
+var update = flag.Bool("update", false, "write testdata/view.ndjson again; review the difference")
 
 // fields are the least members of the data of each event. Kinds that are not listed are
 // internal to the journal and have no frame.

@@ -22,7 +22,7 @@ import (
 const inSuite = "MCP_CONFORMANCE_SCENARIO"
 
 // TestConformance runs the client scenarios of the official suite for 2025-11-25 and
-// 2026-07-28; those about signing in are in mcp/signin (issue 14). All of them pass.
+// 2026-07-28; those about signing in are in mcp/signin. All of them pass.
 func TestConformance(t *testing.T) {
 	node, suite := npmtest.Conformance(t)
 	self, err := os.Executable()

@@ -100,7 +100,7 @@ func TestServer_FloodsAtAnAddress(t *testing.T) {
 	t.Logf("%+v", c.State())
 }
 
-// A server that has nothing to do costs at most a mebibyte (issue 14, "Speed and memory").
+// A server that has nothing to do costs at most a mebibyte.
 func TestServer_IdleCost(t *testing.T) {
 	const servers = 10
 	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() }, nil))

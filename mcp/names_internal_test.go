@@ -88,7 +88,7 @@ func TestNames_NeverShadow(t *testing.T) {
 	})
 }
 
-// A name that led to a public address does not lead into one's own network later (issue 14, "Bad input").
+// A name that led to a public address does not lead into one's own network later.
 func TestNetwork(t *testing.T) {
 	for _, tt := range []struct {
 		at   string

@@ -38,7 +38,7 @@ func calling(t *testing.T, c *mcp.Client, name, arguments string) toolcrib.Outpu
 	return out
 }
 
-// The reference servers, as people install them from npm (issue 14, real components). With the
+// The reference servers, as people install them from npm. With the
 // transport of 2024-11-05, too, which server-everything still speaks.
 func TestNPM_Everything(t *testing.T) {
 	for _, transport := range []string{"stdio", "sse", "streamableHttp"} {

@@ -410,7 +410,7 @@ func (m *mortal) start() {
 }
 
 // A server at an address that is killed at any of its requests, and started again, costs its calls an
-// error; nothing happens twice, and it is used again (issue 14, "Shows").
+// error; nothing happens twice, and it is used again.
 func TestServer_KilledAtAnAddress(t *testing.T) {
 	for at := int64(1); at <= 8; at++ {
 		for _, after := range []bool{false, true} {

@@ -42,7 +42,7 @@ func failing(t *testing.T) string {
 }
 
 // What a provider says, and where its key is configured, only administrators read, by whatever door; users
-// get the class and the ref under which the log has the rest (contract §9, N21).
+// get the class and the ref under which the log has the rest (N21).
 func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 	url := failing(t)
 	text := "retry: {first: 0, max_elapsed: 0}\nproviders:\n"

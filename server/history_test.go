@@ -76,7 +76,7 @@ func (h *house) runOf(token, id string) (run service.Run) {
 
 func asks(more ...line) []line { return append(more, line{"role": "user", "content": "go on"}) }
 
-// What a client brings back of a tainted run taints the run that reads it, in whatever form (contract §7).
+// What a client brings back of a tainted run taints the run that reads it, in whatever form.
 func TestHistory_Tainted(t *testing.T) {
 	h := historyHouse(t)
 	ann, other, bob := h.token("ann", signIn), h.token("ann", signIn), h.token("bob", signIn)

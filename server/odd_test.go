@@ -66,7 +66,7 @@ func openOdd(t *testing.T) (h *house, boss string, run service.Run) {
 }
 
 // What a request has is never the server's fault: over all routes and all that they take, odd values are
-// answered with an error of the client's, without a stack, and with at most one line of the log (contract 9).
+// answered with an error of the client's, without a stack, and with at most one line of the log.
 func TestContract9_OddValues(t *testing.T) {
 	h, boss, run := openOdd(t)
 	values, asked, started := odd(), 0, time.Now()
@@ -151,7 +151,7 @@ func TestN4_AbortedRequests(t *testing.T) {
 	}
 }
 
-// Looking makes no folder: the first run of a user makes theirs (contract 9).
+// Looking makes no folder: the first run of a user makes theirs.
 func TestContract9_LookingMakesNothing(t *testing.T) {
 	h := open(t, "")
 	boss, ann := h.token("boss", signIn), h.token("ann", signIn)

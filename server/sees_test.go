@@ -458,7 +458,7 @@ func without(answer []byte, asked string) []byte {
 	return answer
 }
 
-// What others call is not in the counts of tools (contract §9).
+// What others call is not in the counts of tools.
 func TestToolCounts_AreOnesOwn(t *testing.T) {
 	h := openSeen(t)
 	runs := int64(len(kinds) - 1)

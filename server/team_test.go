@@ -37,7 +37,7 @@ var teamScripts = map[string]string{
 	"jud.script":  "- {text: '{\"items\":[{\"id\":\"a\",\"score\":1}]}'}\n",
 }
 
-// The routes of a team answer with the run and what the agents said (contract §9, §10).
+// The routes of a team answer with the run and what the agents said.
 func TestTeam_Routes(t *testing.T) {
 	h := openWith(t, teamAgents, teamScripts)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})

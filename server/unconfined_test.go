@@ -11,7 +11,7 @@ import (
 )
 
 // Where a server has no sandbox, nobody but an administrator, or whom the configuration names, runs what is not in the
-// built-in table: an approval does not help, and one that was given before does not either (contract §2, tool_policy).
+// built-in table: an approval does not help, and one that was given before does not either (tool_policy).
 func TestC12_NoSandbox(t *testing.T) {
 	h := &house{
 		t: t, dir: t.TempDir(), walls: "switched off",

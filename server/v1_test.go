@@ -327,7 +327,7 @@ func TestV1_Confer(t *testing.T) {
 }
 
 // A repeat is a request with the same key, or a retry, which takes the one run whose answer was not
-// fully sent. Any other request is a new one, whatever its body (contract §9).
+// fully sent. Any other request is a new one, whatever its body.
 func TestV1_Retry(t *testing.T) {
 	h := v1House(t)
 	h.server.SetRetryWindow(10 * time.Minute)
@@ -389,7 +389,7 @@ func TestV1_Retry(t *testing.T) {
 }
 
 // A repeat of a failed request does not get the failure again: it begins again if nothing has
-// happened, and else its run continues, so that nothing happens twice (contract §9).
+// happened, and else its run continues, so that nothing happens twice.
 func TestV1_FailedIsRepeated(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
@@ -655,7 +655,7 @@ func TestV1_AnsweredElsewhere(t *testing.T) {
 }
 
 // A request that has results for a run and asks for something else is answered by another run, which has the
-// conversation, its taint, and what took effect; the run that waited is cancelled (contract §9).
+// conversation, its taint, and what took effect; the run that waited is cancelled.
 func TestV1_HandOff(t *testing.T) {
 	mixed := "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}, {name: read_file, arguments: {path: out.txt}}]\n" +
 		"- tool_calls: [{name: get_weather, arguments: {city: Rome}}]\n- text: as it was\n"
@@ -861,7 +861,7 @@ func TestV1_Hostile(t *testing.T) {
 		}
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
-	// A keyword of a client tool's schema that cannot be checked breaks no request (contract §4).
+	// A keyword of a client tool's schema that cannot be checked breaks no request.
 	for _, odd := range []string{
 		`"pattern":"^(?!x)"`, `"required":true`, `"description":null`, `"type":"any"`, `"$ref":"#/gone"`, `"exclusiveMinimum":true`,
 	} {

@@ -9,7 +9,7 @@ import (
 )
 
 // After an answer that says that an approval is needed, the next turn knows what came of it, whoever decided and
-// however; somebody else's approval is not told (contract §9).
+// however; somebody else's approval is not told.
 func TestV1_DecidedElsewhere(t *testing.T) {
 	h := v1House(t)
 	ann, bob, boss := h.token("ann", signIn), h.token("bob", signIn), h.token("boss", access.Scope{SignIn: true})

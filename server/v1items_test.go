@@ -12,7 +12,7 @@ import (
 )
 
 // An item_reference is the item that it refers to, of whatever answer: replies on the way, calls, a text about an
-// approval also after the decision, JSON of a schema (contract §9).
+// approval also after the decision, JSON of a schema.
 func TestV1_ItemReference(t *testing.T) {
 	h := v1House(t)
 	ann, bob := h.token("ann", signIn), h.token("bob", signIn)

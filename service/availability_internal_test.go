@@ -29,7 +29,7 @@ func (c *stoppedClock) goOn(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A9, contract §6: a toggle holds at once in the process that made it, half a second
+// A9: a toggle holds at once in the process that made it, half a second
 // later in another one, and at once for a new run wherever it is.
 func TestA9_Availability(t *testing.T) {
 	clock := &stoppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}

@@ -66,7 +66,7 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 	}
 }
 
-// The first of contract 4 that is there is used, and it is said which: of an
+// The first provider that is there is used, and it is said which: of an
 // Ollama's models the newest that takes tools.
 func TestN5_DetectOllama(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {

@@ -8,7 +8,7 @@ import (
 )
 
 // People type the first ten characters of an ID: those of runs that begin at the same moment
-// differ (issue 13, item 3).
+// differ.
 func TestIDs_DifferInWhatPeopleRead(t *testing.T) {
 	var g ids
 	var mu sync.Mutex

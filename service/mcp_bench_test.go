@@ -41,7 +41,7 @@ func manyTools(b *testing.B, n int) string {
 }
 
 // How long the first request to the model takes to leave, with 50 MCP servers that run and
-// 1,000 tools (issue 14: at most 150 ms), in a process that has not used them yet.
+// 1,000 tools (at most 150 ms), in a process that has not used them yet.
 func BenchmarkMCP_FirstRequest(b *testing.B) {
 	b.Setenv("HOME", b.TempDir())
 	b.Setenv("XDG_CONFIG_HOME", "")

@@ -949,7 +949,7 @@ func (s *staleStore) Run(ctx context.Context, run toolcrib.RunID) (store.RunReco
 	return s.Store.Run(ctx, run)
 }
 
-// A run that continues while it is read is not shown as one that waits for nothing (contract §9).
+// A run that continues while it is read is not shown as one that waits for nothing.
 func TestRun_OfOneMoment(t *testing.T) {
 	t.Parallel()
 	h := poolOn(t, "", time.Minute, nil)

@@ -67,7 +67,7 @@ agents:
 }
 
 // Several sub-agents are prepared at the same time, while the models that are open
-// already are asked for (contract §11: spawn).
+// already are asked for (spawn).
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	a := agentsHome(t)
 	m := &Models{}

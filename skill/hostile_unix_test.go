@@ -108,7 +108,7 @@ func TestN26_ReadFileTakesNoTricks(t *testing.T) {
 }
 
 // Where links are followed, a skill may be one; what it leads to is read as any other.
-func TestIssue13_LinkedSkills(t *testing.T) {
+func TestLinkedSkills(t *testing.T) {
 	k := newKit(t)
 	k.skill("else/where", "")
 	k.put("else/where/x", "data")

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// What a worker may do wrong (issue 16): it is refused as the rows say, its answer is what it says
+// What a worker may do wrong: it is refused as the rows say, its answer is what it says
 // in the end, and the other agents answer as if it had behaved.
 func TestBadInput_Worker(t *testing.T) {
 	call := func(w *world, tool, arguments string) []toolcrib.Delta { return w.calls("a", tool, arguments) }

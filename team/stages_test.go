@@ -387,7 +387,7 @@ func TestConfer_FiftyWithin(t *testing.T) {
 }
 
 // A team that its own budget or time stops ends so, and says who gave no answer and why; what does not
-// wait for an answer that is missing ends as ever (contract §5, §10).
+// wait for an answer that is missing ends as ever.
 func TestTeam_OwnBudgetAndTime(t *testing.T) {
 	rubric := []team.Item{{ID: "r", Description: "It is right.", Severity: "low"}}
 	cents := func(r *team.Request) { r.MaxCostUSD = 0.000001 }

@@ -205,9 +205,9 @@ func quickScript() string {
 	return strings.Replace(chatScript, `{text: "This is slow.", delay: 100s}`, `{text: "It goes on. \e[31mred \u202eevil &#27;[2J"}`, 1)
 }
 
-// TestIssue5_8_ChatOnATerminal goes through a conversation as a person would have
+// TestChatOnATerminal goes through a conversation as a person would have
 // it. Its scenes are of one conversation: each begins where the one before it ended.
-func TestIssue5_8_ChatOnATerminal(t *testing.T) {
+func TestChatOnATerminal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, chatScript)
 	l.write("notes.txt", "old\n")
@@ -372,8 +372,8 @@ func (l *lab) again() {
 	p.exits(0)
 }
 
-// TestIssue5_8_ChatNarrow: forty columns, no colours.
-func TestIssue5_8_ChatNarrow(t *testing.T) {
+// TestChatNarrow: forty columns, no colours.
+func TestChatNarrow(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, quickScript())
 	l.write("notes.txt", "old\n")
@@ -414,8 +414,8 @@ func TestChat_ASCII(t *testing.T) {
 	p.exits(0)
 }
 
-// TestIssue5_8_ChatDumb: a terminal that cannot draw.
-func TestIssue5_8_ChatDumb(t *testing.T) {
+// TestChatDumb: a terminal that cannot draw.
+func TestChatDumb(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, quickScript())
 	l.write("notes.txt", "old\n")
@@ -441,9 +441,9 @@ func TestIssue5_8_ChatDumb(t *testing.T) {
 	p.exits(0)
 }
 
-// TestIssue5_8_ChatParked: what a conversation left waiting is decided in the next
+// TestChatParked: what a conversation left waiting is decided in the next
 // one; a signal leaves it waiting too.
-func TestIssue5_8_ChatParked(t *testing.T) {
+func TestChatParked(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `
 - {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
@@ -487,7 +487,7 @@ func TestIssue5_8_ChatParked(t *testing.T) {
 
 // A mode is changed by one key and shown; it approves edits that are asked about as writes
 // only, and the line at the bottom shows how full the context is.
-func TestIssue13_ChatModes(t *testing.T) {
+func TestChatModes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `
 - {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
@@ -529,7 +529,7 @@ func TestIssue13_ChatModes(t *testing.T) {
 // The day of a conversation at three widths, with and without colours: a command whose output is
 // seen, a plan, a choice by its number, a command of the user's own, the session condensed and
 // found again by its number, at a terminal that changes its size.
-func TestIssue13_ChatDay(t *testing.T) {
+func TestChatDay(t *testing.T) {
 	t.Parallel()
 	for width, env := range map[int][]string{60: nil, 80: {"NO_COLOR=1"}, 200: nil} {
 		t.Run(strconv.Itoa(width), func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ADR-172: in a conversation the person at the terminal is the one for whom the run
+// In a conversation the person at the terminal is the one for whom the run
 // acts: under four eyes nothing is asked, and who must approve is told.
 func TestADR172_ChatOnATerminal(t *testing.T) {
 	t.Parallel()

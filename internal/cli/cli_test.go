@@ -104,7 +104,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// Every command says what it does and shows an example (contract §3).
+// Every command says what it does and shows an example.
 func TestEveryCommandHasExamples(t *testing.T) {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	seen := 0

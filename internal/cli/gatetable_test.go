@@ -33,8 +33,8 @@ func notReached() map[toolcrib.Reason]string {
 	}
 }
 
-// TestGateTable holds the command line against the table of what the gate decides
-// (contract 6). Each case has a home and a data folder of its own.
+// TestGateTable holds the command line against the table of what the gate decides.
+// Each case has a home and a data folder of its own.
 func TestGateTable(t *testing.T) {
 	t.Parallel()
 	table := readGateTable(t)

@@ -140,8 +140,7 @@ func (s *story) compare(t *testing.T, want []gateCall) {
 	}
 }
 
-// check holds one answer against what is wanted, and a refusal against its form
-// (contract 6).
+// check holds one answer against what is wanted, and a refusal against its form.
 func (c *told) check(t *testing.T, want gateAnswer) {
 	t.Helper()
 	v := &c.verdict

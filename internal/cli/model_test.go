@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// canaries are the tokens that mark untrusted data (contract 7).
+// canaries are the tokens that mark untrusted data.
 var canaries = regexp.MustCompile(`CC_CANARY_[0-9A-F]+`)
 
 // cmdModel plays a model of an API: it reads notes.txt, then writes out.txt, then

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestIssue13_5_LeanOffer measures the tools of the default request: a local run without
+// TestLeanOffer measures the tools of the default request: a local run without
 // --admin and without a database, as the OpenAI API gets it.
-func TestIssue13_5_LeanOffer(t *testing.T) {
+func TestLeanOffer(t *testing.T) {
 	t.Parallel()
 	const most = 6000
 	var body struct {

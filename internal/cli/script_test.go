@@ -363,7 +363,7 @@ func cmdManyCalls(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // cmdReplayAll replays and verifies every run of the script's data folder: each
-// journal that a script leaves behind must come out the same (design.md §2).
+// journal that a script leaves behind must come out the same.
 func cmdReplayAll(ts *testscript.TestScript, _ bool, args []string) {
 	for _, verb := range []string{"verify", "replay"} {
 		if err := ts.Exec("toolcrib", append(args, "runs", verb, "--all")...); err != nil {

@@ -455,8 +455,8 @@ func complaintAbout(err error, key string) string {
 	return ""
 }
 
-// Where a condition stands is known to the column, however it is written (contract §2:
-// config check names line and column).
+// Where a condition stands is known to the column, however it is written:
+// config check names line and column.
 func TestPlace_Contract2(t *testing.T) {
 	c, err := config.Parse("toolcrib.yaml", []byte(`rules:
   - {name: plain, then: ask, when: args.x == 1}

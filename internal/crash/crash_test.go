@@ -383,7 +383,7 @@ func TestCrash_Bites(t *testing.T) {
 }
 
 // A run whose drivers die again and again before anything is achieved is given up,
-// instead of killing one driver after another forever (contract §5).
+// instead of killing one driver after another forever.
 func TestCrash_WorkerLost(t *testing.T) {
 	h := harness(t)
 	// In the first process append 1 is all up to the request; in each later one append

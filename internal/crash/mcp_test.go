@@ -278,7 +278,7 @@ func (s *Story) flagged(run *agent.State) error {
 }
 
 // An MCP server is killed at each message that it gets, before and after it acts on it: a program, and one
-// behind an address (issue 14, Shows). With -short it is a sample.
+// behind an address. With -short it is a sample.
 func TestCrash_MCPServers(t *testing.T) {
 	h := harness(t)
 	s := newSample(t)

@@ -55,8 +55,7 @@ func (s *synced) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.
 	return nil
 }
 
-// barrier reports whether an event must survive a power loss, as design.md §2 has it:
-// before a write runs, a decision, a pause, the end.
+// barrier reports whether an event must survive a power loss: before a write runs, a decision, a pause, the end.
 func barrier(body toolcrib.Body) bool {
 	if b, ok := body.(*journal.ToolStarted); ok {
 		return b.Write

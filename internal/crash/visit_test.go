@@ -246,7 +246,7 @@ func (v *visit) check(run client.Run) (problems []string) {
 	problemf := func(format string, args ...any) {
 		problems = append(problems, v.key+" ("+string(v.run)+"): "+fmt.Sprintf(format, args...))
 	}
-	// Servers that die three times in the same call are no progress (contract §5).
+	// Servers that die three times in the same call are no progress.
 	gaveUp := run.StopReason == toolcrib.StopWorkerLost
 	if !gaveUp && (run.Status != toolcrib.StatusCompleted || run.Content != "bye "+v.key) {
 		problemf("%s %q %+v", run.Status, run.Content, run.Error)

@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// eventKeys are the fields of each event, as contract §8 has them.
+// eventKeys are the fields of each event.
 var eventKeys = map[string]string{
 	"run_started": "agent model offered principal run_id session_id",
 	"token":       "text", "thinking": "text",
@@ -129,7 +129,7 @@ func call(id, name, arguments string) toolcrib.Part {
 }
 
 // Over the real shapes of both APIs, in one piece and as a stream, run --json gives
-// exactly the events of contract §8, and every request passes the strict checker.
+// exactly the documented events, and every request passes the strict checker.
 func TestRunJSON_BothAPIs_H11_N12_N23(t *testing.T) {
 	for _, dialect := range []modeltest.Dialect{modeltest.OpenAI, modeltest.Anthropic} {
 		for name, extra := range map[string]string{"stream": "", "one piece": ", extra: {stream: false}"} {

@@ -38,7 +38,7 @@ var vendors = []struct{ variable, host, model string }{
 
 // A newcomer with nothing but a key in the environment runs the README's first
 // command and gets that vendor's model, said on standard error; doctor tests it, and
-// says how to fix a wrong key (contract §3, §4; issue 5).
+// says how to fix a wrong key.
 func TestNewcomer_OnlyAKey_N5(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only there a program's own authorities can be named in the environment")

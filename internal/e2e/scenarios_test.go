@@ -24,7 +24,7 @@ type scenario struct {
 	// cancel says that the run is cancelled as soon as its first request is there.
 	cancel bool
 	// parallel says that the story needs several calls in one turn, which a model
-	// that calls by text cannot make (contract §4: the first tag counts).
+	// that calls by text cannot make (the first tag counts).
 	parallel bool
 	check    func(t *testing.T, s *agent.State)
 	// sent is what the first request must hold.

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/mcpfiles"
 )
 
-// The files are as the documentation of each product prints them (issue 14, Shows).
+// The files are as the documentation of each product prints them.
 func TestRead_FilesOfOtherProducts(t *testing.T) {
 	files, err := txtar.ParseFile("testdata/products.txtar")
 	if err != nil {

@@ -24,7 +24,7 @@ func hostile() *rapid.Generator[string] {
 
 // No row of what somebody else wrote begins where this program's own rows do, whatever
 // it holds and however it comes: the terminal never breaks a row itself.
-func TestIssue11_2_GutterCannotBeForged(t *testing.T) {
+func TestGutterCannotBeForged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Style{Width: rapid.SampledFrom([]int{20, 60, 80}).Draw(t, "width")}
 		q := quote{style: s}
@@ -64,8 +64,8 @@ func TestIssue11_2_GutterCannotBeForged(t *testing.T) {
 }
 
 // What is left out is counted, and of a command the end is shown: neither blanks nor
-// length hide what runs (issue 11, item 3).
-func TestIssue11_3_PaddingHidesNothing(t *testing.T) {
+// length hide what runs.
+func TestPaddingHidesNothing(t *testing.T) {
 	for _, test := range []struct{ name, command, shown string }{
 		{"blanks", "echo hi" + strings.Repeat(" ", 3000) + "; rm -rf ~", "echo hi[3000 spaces]; rm -rf ~"},
 		{"tabs", "echo hi" + strings.Repeat("\t", 500) + "; rm -rf ~", "echo hi[2000 spaces]; rm -rf ~"},
@@ -92,7 +92,7 @@ func TestIssue11_3_PaddingHidesNothing(t *testing.T) {
 }
 
 // The number that stands for what is left out is right.
-func TestIssue11_3_CutsAreCounted(t *testing.T) {
+func TestCutsAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-z日é]{1,400}`).Draw(t, "text")
 		width := rapid.IntRange(1, 120).Draw(t, "width")
@@ -120,7 +120,7 @@ func TestIssue11_3_CutsAreCounted(t *testing.T) {
 }
 
 // All of a long text is shown where somebody asks for it, line by line.
-func TestIssue11_3_WholeIsWhole(t *testing.T) {
+func TestWholeIsWhole(t *testing.T) {
 	content := ""
 	for i := range 601 {
 		content += fmt.Sprintf("line %d\n", i+1)

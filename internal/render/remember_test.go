@@ -10,7 +10,7 @@ import (
 )
 
 // It is said for what an approval holds, and what it does not lift: what taint, a rule or
-// a setting asks (contract §6).
+// a setting asks.
 func TestH16_RememberText(t *testing.T) {
 	confirm := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "always"}
 	always := journal.Question{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.settings.write_file.confirm", Mode: "always"}

@@ -406,7 +406,7 @@ func TestTrust_MessagesHoldNoControlCharacters(t *testing.T) {
 }
 
 // A protected file that changed ends the trust in each folder that holds it, and in
-// no other (design.md §7).
+// no other.
 func TestTrust_RevokeContaining(t *testing.T) {
 	s, top := newStore(t), t.TempDir()
 	for _, name := range []string{".", "in", "in/deep", "inner", "other"} {
@@ -439,8 +439,8 @@ func TestTrust_RevokeContaining(t *testing.T) {
 }
 
 // What was trusted last is there to show what has changed since, and only that: a copy
-// of something else is none (issue 11, item 6).
-func TestIssue11_6_LastTrusted(t *testing.T) {
+// of something else is none.
+func TestLastTrusted(t *testing.T) {
 	dir := t.TempDir()
 	s := trust.NewStore(filepath.Join(t.TempDir(), "trust.json"))
 	write := func(name, text string) {

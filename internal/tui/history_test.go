@@ -16,9 +16,9 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// TestIssue5_8_History: what was typed is there again, bounded, and only for this
+// TestHistory: what was typed is there again, bounded, and only for this
 // user.
-func TestIssue5_8_History(t *testing.T) {
+func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chat", "history")
 	h, err := OpenHistory(path)
 	if err != nil || len(h.Lines()) != 0 {
@@ -92,8 +92,8 @@ func TestHistory_Together(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_AskEndsWithItsTurn: a question is withdrawn when its turn ends.
-func TestIssue5_8_AskEndsWithItsTurn(t *testing.T) {
+// TestAskEndsWithItsTurn: a question is withdrawn when its turn ends.
+func TestAskEndsWithItsTurn(t *testing.T) {
 	d := newDesk(t, 80, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked sync.WaitGroup
@@ -112,9 +112,9 @@ func TestIssue5_8_AskEndsWithItsTurn(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Message shows a reply that did not stream, did in part, or was
+// TestMessage shows a reply that did not stream, did in part, or was
 // started again, once.
-func TestIssue5_8_Message(t *testing.T) {
+func TestMessage(t *testing.T) {
 	for name, frames := range map[string][]journal.Frame{
 		"not streamed": {message("The answer.")},
 		"in part":      {token("The an"), message("The answer.")},

@@ -180,7 +180,7 @@ func golden(t *testing.T, name, got string) {
 // looks are terminals of all kinds, and whether they show colours.
 func looks() map[string]bool { return map[string]bool{"plain": false, "colour": true} }
 
-func TestIssue5_8_TurnGolden(t *testing.T) {
+func TestTurnGolden(t *testing.T) {
 	for name, look := range looks() {
 		for _, width := range []int{80, 40} {
 			t.Run(fmt.Sprintf("%s_%d", name, width), func(t *testing.T) {
@@ -216,7 +216,7 @@ func item(id string) journal.ApprovalItem {
 	}
 }
 
-func TestIssue5_8_ApprovalGolden(t *testing.T) {
+func TestApprovalGolden(t *testing.T) {
 	for _, width := range []int{80, 40} {
 		d := newDesk(t, width, false)
 		d.work()
@@ -225,8 +225,8 @@ func TestIssue5_8_ApprovalGolden(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Answers presses keys at questions of each kind.
-func TestIssue5_8_Answers(t *testing.T) {
+// TestAnswers presses keys at questions of each kind.
+func TestAnswers(t *testing.T) {
 	one, two := approval(item("a")), approval(item("a"), item("b"))
 	unseen := approval(item("a"))
 	unseen.Calls[0].Arguments = json.RawMessage("{\"content\":\"10\u00a0km\u200f\"}")
@@ -294,8 +294,8 @@ func TestIssue5_8_Answers(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Interrupt shows what ctrl-c and ctrl-d do, where.
-func TestIssue5_8_Interrupt(t *testing.T) {
+// TestInterrupt shows what ctrl-c and ctrl-d do, where.
+func TestInterrupt(t *testing.T) {
 	d := newDesk(t, 80, false)
 	cause := d.work()
 	d.keys("later", "enter", "ctrl+d")
@@ -342,8 +342,8 @@ func TestIssue5_8_Interrupt(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Input is editing: lines, history, completion, paste.
-func TestIssue5_8_Input(t *testing.T) {
+// TestInput is editing: lines, history, completion, paste.
+func TestInput(t *testing.T) {
 	d := newDesk(t, 80, false)
 	d.talk.words = []string{"/help", "/model one", "/model other", "/model"}
 	send := func() {
@@ -392,8 +392,8 @@ func TestIssue5_8_Input(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Unfold shows whole what was folded.
-func TestIssue5_8_Unfold(t *testing.T) {
+// TestUnfold shows whole what was folded.
+func TestUnfold(t *testing.T) {
 	d := newDesk(t, 80, false)
 	d.frames(turnFrames()...)
 	for typed, want := range map[string]string{"/show 1": "And more.", "/show 2": `path: "notes.txt"`, "/show 3": "the path is protected", "/show 99": "nothing folded"} {
@@ -413,8 +413,8 @@ func TestIssue5_8_Unfold(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_ShelfIsBounded keeps the newest.
-func TestIssue5_8_ShelfIsBounded(t *testing.T) {
+// TestShelfIsBounded keeps the newest.
+func TestShelfIsBounded(t *testing.T) {
 	d := newDesk(t, 80, false)
 	for i := range 2 * maxShelf {
 		d.result(journal.ResultView{Name: "x", Content: fmt.Sprint("number ", i+1), Status: toolcrib.ResultOK}, false)
@@ -428,9 +428,9 @@ func TestIssue5_8_ShelfIsBounded(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Prints come in order, one piece at a time, and none is higher than
+// TestPrints come in order, one piece at a time, and none is higher than
 // the room above the live region.
-func TestIssue5_8_Prints(t *testing.T) {
+func TestPrints(t *testing.T) {
 	d := newDesk(t, 80, false)
 	d.printing = false
 	for i := range 100 {
@@ -449,8 +449,8 @@ func TestIssue5_8_Prints(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_Small terminals show something, and nothing that is wider or higher.
-func TestIssue5_8_Small(t *testing.T) {
+// TestSmall terminals show something, and nothing that is wider or higher.
+func TestSmall(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {5, 2}, {10, 5}, {20, 8}, {300, 100}} {
 		d := newDesk(t, size[0], true)
 		d.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
@@ -574,8 +574,7 @@ func TestNext(t *testing.T) {
 }
 
 // BenchmarkKey is a key, with what is drawn after it, in a long conversation: 10,000 lines of history,
-// 200 rounds, an answer of 1 MB that is there, and one that is still coming; the bound is 16 ms
-// (issue 13).
+// 200 rounds, an answer of 1 MB that is there, and one that is still coming; the bound is 16 ms.
 func BenchmarkKey(b *testing.B) {
 	for name, fill := range longTalks() {
 		b.Run(name, func(b *testing.B) { benchmarkKey(b, fill) })
@@ -633,7 +632,7 @@ func TestKeySpeed(t *testing.T) {
 }
 
 // Of a long text the input shows the end, where the cursor is: pasted, and taken from the history.
-func TestIssue13_LongInput(t *testing.T) {
+func TestLongInput(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("漢字 and é\n", 300)) + " theend"
 	for _, width := range []int{20, 60, 200} {
 		d := newDesk(t, width, false)
@@ -651,7 +650,7 @@ func TestIssue13_LongInput(t *testing.T) {
 }
 
 // Of a command its exit status and the beginning of its output are shown, in rows that fit.
-func TestIssue13_CommandOutput(t *testing.T) {
+func TestCommandOutput(t *testing.T) {
 	for _, width := range []int{20, 60, 80, 200} {
 		for _, look := range []bool{false, true} {
 			d := newDesk(t, width, look)

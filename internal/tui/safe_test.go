@@ -51,9 +51,9 @@ func hostile() []string {
 	}
 }
 
-// TestIssue5_8_HostileText puts text that attacks the terminal everywhere that
+// TestHostileText puts text that attacks the terminal everywhere that
 // text can come from.
-func TestIssue5_8_HostileText(t *testing.T) {
+func TestHostileText(t *testing.T) {
 	for name, look := range looks() {
 		for _, text := range hostile() {
 			if len(text) > 1000 && name != "colour" {
@@ -141,9 +141,9 @@ func FuzzMarkdown(f *testing.F) {
 	})
 }
 
-// TestIssue5_8_Pieces: the pieces in which a text comes change nothing, and no word
+// TestPieces: the pieces in which a text comes change nothing, and no word
 // of it is lost.
-func TestIssue5_8_Pieces(t *testing.T) {
+func TestPieces(t *testing.T) {
 	words := []string{"a", "word", "\n", "\n\n", "# h\n", "- item\n", "  more\n", "1. one\n", "| a |\n|---|\n", "> q\n", "    code\n", " ", "*b*", "**c", "[l](m)", "\r\n", "~~~\n"}
 	rapid.Check(t, func(rt *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 200).Draw(rt, "words"), "")
@@ -161,8 +161,8 @@ func TestIssue5_8_Pieces(t *testing.T) {
 	})
 }
 
-// TestIssue5_8_Markdown shows what is made of lines.
-func TestIssue5_8_Markdown(t *testing.T) {
+// TestMarkdown shows what is made of lines.
+func TestMarkdown(t *testing.T) {
 	for name, c := range map[string]struct{ text, plain, colour string }{
 		"marks":        {"a **b** *c* ~~d~~ `e` __f__ ***g***", "a **b** *c* ~~d~~ `e` __f__ ***g***", "a [1mb[0m [3mc[0m [9md[0m [36me[0m [1mf[0m [1;3mg[0m"},
 		"within":       {"**a `b` *c***", "**a `b` *c***", "[1ma [0m[1;36mb[0m[1m [0m[1;3mc[0m"},
@@ -194,8 +194,8 @@ func TestIssue5_8_Markdown(t *testing.T) {
 	}
 }
 
-// TestIssue5_8_LongLines: a line without an end is shown in parts.
-func TestIssue5_8_LongLines(t *testing.T) {
+// TestLongLines: a line without an end is shown in parts.
+func TestLongLines(t *testing.T) {
 	if rows := rendered(t, strings.Repeat("word ", 40_000), 80, false, func(left int) int { return min(left, 1000) }); len(rows) < 2000 {
 		t.Errorf("%d rows", len(rows))
 	}

@@ -6,7 +6,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// What each call says of its client is not decoded again if that cannot ask its person (issue 14).
+// What each call says of its client is not decoded again if that cannot ask its person.
 func TestCall_ReadsWhatItNeedsOfItsClient(t *testing.T) {
 	type object = map[string]any
 	for _, c := range []struct {

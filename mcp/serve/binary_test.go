@@ -165,7 +165,7 @@ func (h *home) sleeps(session *sdk.ClientSession, ctx context.Context, seconds s
 	return done
 }
 
-// A call that the client cancels ends at its tool within 200 ms (contract §8).
+// A call that the client cancels ends at its tool within 200 ms.
 func TestBinary_Cancelled(t *testing.T) {
 	h := newHome(t, sleeping)
 	session, _ := h.serve(nil)
@@ -281,7 +281,7 @@ func TestBinary_ClientGoes(t *testing.T) {
 	}
 }
 
-// SIGTERM leaves the runs to be resumed (contract §3).
+// SIGTERM leaves the runs to be resumed.
 func TestBinary_Terminated(t *testing.T) {
 	h := newHome(t, sleeping)
 	session, c := h.serve(nil)

@@ -108,7 +108,7 @@ func (s *house) api(method, path, body string, to any) {
 }
 
 // The official TypeScript clients with toolcrib serve: read, written after an approval by the
-// client's person or by the API, denied, cancelled (issue 15, item 5).
+// client's person or by the API, denied, cancelled.
 func TestTypeScript_HTTP(t *testing.T) {
 	for i, p := range products() {
 		if testing.Short() && i%3 != 0 {
@@ -152,8 +152,7 @@ func TestTypeScript_HTTP(t *testing.T) {
 	}
 }
 
-// What a server behind toolcrib asks reaches the official clients over HTTP, in each generation of the protocol
-// (issue 14, "Build" 4).
+// What a server behind toolcrib asks reaches the official clients over HTTP, in each generation of the protocol.
 func TestTypeScript_AskedByAServerBehind(t *testing.T) {
 	for i, p := range products() {
 		if i%3 != 0 {

@@ -208,7 +208,7 @@ func approving(*sdk.ElicitParams) *sdk.ElicitResult {
 }
 
 // The client is given the agent's offer, with agents in place of spawn, and each call is a
-// run of one given call (contract §11; issue 14, item 4).
+// run of one given call.
 func TestServe_Reads(t *testing.T) {
 	for version, o := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestServe_Reads(t *testing.T) {
 }
 
 // A team is asked by a tool, within what the agent may do: what is not offered to it, its
-// workers have not either (contract §9, §10).
+// workers have not either.
 func TestServe_Team(t *testing.T) {
 	c := stock(t, "")
 	client := c.client(service.StartRequest{}, nil, nil)

@@ -199,7 +199,7 @@ func (h *home) file(name string) string {
 	return string(data)
 }
 
-// The official TypeScript clients, with what products say they can do (issue 14, "Shows").
+// The official TypeScript clients, with what products say they can do.
 func TestTypeScript(t *testing.T) {
 	for _, p := range products() {
 		t.Run(p.name+"/"+strings.TrimPrefix(p.sdk, "@modelcontextprotocol/")+"/"+p.pin, func(t *testing.T) {

@@ -96,7 +96,7 @@ func TestServe_AskedByAServerBehind(t *testing.T) {
 }
 
 // A tool of an MCP server that its server renames, defines in another way or takes away after a person
-// has approved a call of it does not run (issue 14, "Bad input").
+// has approved a call of it does not run.
 func TestServe_RenamedAfterTheApproval(t *testing.T) {
 	for name, change := range map[string]func(*sdk.Server, func(name, about string)){
 		"renamed":     func(s *sdk.Server, add func(string, string)) { s.RemoveTools("put"); add("put_more", "puts") },
@@ -199,8 +199,7 @@ func TestServe_RoundsGone(t *testing.T) {
 	}
 }
 
-// The question of a call that is under way is answered once, by the same call, and ends with its client
-// (issue 14, "Bad input").
+// The question of a call that is under way is answered once, by the same call, and ends with its client.
 func TestServe_RoundsHostile(t *testing.T) {
 	c, answered := asking(t)
 	p := c.porch()

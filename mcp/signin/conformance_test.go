@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestConformance runs the scenarios of the official suite that are about signing in, for
-// 2025-11-25 and 2026-07-28 (issue 14, item 3). Its clients are this program.
+// 2025-11-25 and 2026-07-28. Its clients are this program.
 func TestConformance(t *testing.T) {
 	// What is not done on purpose, and why.
 	refused := map[string]string{

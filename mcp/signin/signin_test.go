@@ -118,7 +118,7 @@ func use(t *testing.T, s *oauthtest.Server, client *http.Client, tool string) er
 	return err
 }
 
-// TestLogin signs in as the standards have it (issue 14, item 3): discovery, a client of its
+// TestLogin signs in as the standards have it: discovery, a client of its
 // own, PKCE with S256, the resource in each request, and state.
 func TestLogin(t *testing.T) {
 	s := start(t)

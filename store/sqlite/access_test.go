@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// What one process changes counts at once in another one (contract 6 gives it a second).
+// What one process changes counts at once in another one.
 func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
 	here, there := openAt(t, path, sqlite.Options{}).Access(), openAt(t, path, sqlite.Options{}).Access()

@@ -78,7 +78,7 @@ func household(t *testing.T, s *sqlite.Store) (*agent.Runner, agent.Task) {
 }
 
 // What the loop writes of runs that start others holds at each moment, and what is to be
-// decided is listed once; the whole family is pruned together (contract 6, 11).
+// decided is listed once; the whole family is pruned together.
 func TestFamilyOfTheLoop(t *testing.T) {
 	s := open(t)
 	runner, task := household(t, s)

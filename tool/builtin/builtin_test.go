@@ -35,7 +35,7 @@ func (noContents) Range(context.Context, toolcrib.RunID, string, int64, int64) (
 	return nil, 0, toolcrib.ErrNotFound
 }
 
-// The table of contract §11, as far as it is built.
+// TestN1_BuiltinTable compares the tools with a table.
 func TestN1_BuiltinTable(t *testing.T) {
 	want := []string{
 		"ask_user people read_only", "describe_tables sql read_only", "edit_file files idempotent_write", "fetch_logs system read_only admin", "find_tools tools read_only",
@@ -90,7 +90,7 @@ func (nobody) Groups(context.Context) iter.Seq2[directory.UserGroup, error] {
 	return func(func(directory.UserGroup, error) bool) {}
 }
 
-// get_tree leaves out what is protected in either way (contract §11).
+// get_tree leaves out what is protected in either way.
 func TestN19_TreeWithoutProtectedPaths(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"open", ".mcp.json", "keys"} {

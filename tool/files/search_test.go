@@ -87,9 +87,9 @@ func TestN24_SearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestIssue13_SearchIgnores: what .gitignore and .ignore leave out is counted, and found on
+// TestSearchIgnores: what .gitignore and .ignore leave out is counted, and found on
 // demand; no file hides itself from reading or listing.
-func TestIssue13_SearchIgnores(t *testing.T) {
+func TestSearchIgnores(t *testing.T) {
 	k := newKit(t, files.Options{Hidden: func(abs string) bool { return strings.HasSuffix(abs, "/private") }})
 	k.put(".gitignore", "*.log\nnode_modules/\n/private\n")
 	k.put("src/.ignore", "made.go\n!keep.log\n")
@@ -117,8 +117,8 @@ func TestIssue13_SearchIgnores(t *testing.T) {
 	}
 }
 
-// TestIssue13_SearchDecodes: a text is found in the encodings that read_file decodes.
-func TestIssue13_SearchDecodes(t *testing.T) {
+// TestSearchDecodes: a text is found in the encodings that read_file decodes.
+func TestSearchDecodes(t *testing.T) {
 	k := newKit(t, files.Options{})
 	k.put("latin.txt", "first\ncaf\xe9 \x80\nlast")
 	k.put("little.txt", "\xff\xfea\x00\n\x00h\x00\xe9\x00\r\x00\n\x00")

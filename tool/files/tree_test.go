@@ -248,9 +248,9 @@ func TestN24_TreeProperty(t *testing.T) {
 	})
 }
 
-// TestIssue13_TreeIgnores: what .gitignore leaves out is counted, and shown on demand; what
+// TestTreeIgnores: what .gitignore leaves out is counted, and shown on demand; what
 // the user must not see is not counted.
-func TestIssue13_TreeIgnores(t *testing.T) {
+func TestTreeIgnores(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, ".gitignore", "*.log\nmade/\n.git\n")
 	put(t, dir, "src/.gitignore", "!keep.log\n")

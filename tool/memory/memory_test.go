@@ -229,7 +229,7 @@ func TestC9_MemoryEffectsAndTargets(t *testing.T) {
 	}
 }
 
-// What a tainted run wrote down is untrusted data when it is read (contract §7).
+// What a tainted run wrote down is untrusted data when it is read.
 func TestX7_MemoryKeepsTaint(t *testing.T) {
 	k := newKit(t, memory.Limits{})
 	write := func(tainted bool, arguments args) {

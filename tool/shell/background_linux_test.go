@@ -266,7 +266,7 @@ func TestProgress_AtOnce(t *testing.T) {
 }
 
 // A model reads how a command ended and the end of what it printed, however much that was: what is short
-// comes first, and the texts are cut to the bound (contract 11).
+// comes first, and the texts are cut to the bound.
 func TestC10_TheEndIsKept(t *testing.T) {
 	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {

@@ -670,7 +670,7 @@ func TestPatterns_LeadingDot(t *testing.T) {
 }
 
 // Without a sandbox, who is no administrator runs what the built-in table judges and nothing else; a sandbox that holds
-// programs in, or being named, lifts that (contract §2).
+// programs in, or being named, lifts that.
 func TestC12_Unconfined(t *testing.T) {
 	dir := folder(t)
 	write(t, dir+"/a.txt", "x\n")

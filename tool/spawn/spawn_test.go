@@ -55,7 +55,7 @@ func judge(t *testing.T, tool toolcrib.Tool, scope gate.Scope, arguments string)
 	})[0]
 }
 
-// The row of spawn in the table of contract §11.
+// TestN1_SpawnSpec checks the specification of spawn.
 func TestN1_SpawnSpec(t *testing.T) {
 	spec := spawn.New(some()).Spec()
 	if err := spec.Check(); err != nil {

@@ -279,7 +279,7 @@ func TestMarkdown(t *testing.T) {
 	has(t, a.Body, "<nav>", "<script>")
 }
 
-// What a page hides from its readers is not read, and the result says so (design 7, Text).
+// What a page hides from its readers is not read, and the result says so.
 func TestMarkdown_LeavesOutWhatIsHidden(t *testing.T) {
 	var page string
 	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -655,7 +655,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// What a call sends counts before it is sent: nothing leaves that the bound does not allow (contract 2).
+// What a call sends counts before it is sent: nothing leaves that the bound does not allow.
 func TestX11_WhatIsSentIsBounded(t *testing.T) {
 	var got, requests atomic.Int64
 	base, o := serve(t, func(w http.ResponseWriter, r *http.Request) {
