@@ -126,7 +126,7 @@ func (c *chat) help(context.Context, string) error {
 func (c *chat) list(rows [][2]string) {
 	style := c.a.helpStyle()
 	style.Color = false
-	c.front.Text(strings.TrimRight(beside(style, rows), "\n"))
+	c.front.Text(strings.TrimRight(twoColumns(style, rows), "\n"))
 }
 
 func (c *chat) model(ctx context.Context, name string) error {

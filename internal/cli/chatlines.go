@@ -164,16 +164,16 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 // Begin implements [tui.Talk].
 func (f *screenFront) Begin(ctx context.Context) {
 	f.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
-	f.told(ctx, f.chat.began(ctx))
+	f.report(ctx, f.chat.began(ctx))
 }
 
 // Do implements [tui.Talk].
 func (f *screenFront) Do(ctx context.Context, line string) (leave bool) {
-	return f.told(ctx, f.chat.do(ctx, line))
+	return f.report(ctx, f.chat.do(ctx, line))
 }
 
-// told prints an error. leave is set if the error ends the conversation.
-func (f *screenFront) told(ctx context.Context, err error) (leave bool) {
+// report prints an error. leave is set if the error ends the conversation.
+func (f *screenFront) report(ctx context.Context, err error) (leave bool) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errLeave):

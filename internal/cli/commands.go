@@ -271,12 +271,12 @@ const exitWords = "0 done, 1 the run failed (other commands: not done), 2 wrong 
 func (a *app) section(head string, rows ...[2]string) {
 	if len(rows) > 0 {
 		s := a.helpStyle()
-		fmt.Fprintf(a.out, "\n%s\n%s", s.Bold(head), beside(s, rows))
+		fmt.Fprintf(a.out, "\n%s\n%s", s.Bold(head), twoColumns(s, rows))
 	}
 }
 
-// beside formats names with descriptions next to them.
-func beside(s render.Style, rows [][2]string) string {
+// twoColumns formats names with descriptions next to them.
+func twoColumns(s render.Style, rows [][2]string) string {
 	var b strings.Builder
 	most := 0
 	for _, row := range rows {

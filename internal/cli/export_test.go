@@ -1,4 +1,4 @@
 package cli
 
-// Far are the commands that work against a server.
-var Far = far
+// RemoteCommands are the commands that work against a server.
+var RemoteCommands = remoteCommands

@@ -82,10 +82,10 @@ type api interface {
 
 var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
 
-// far are the commands that work against a server, by their first word or in full; here are those about
-// this machine, which ignore $TOOLCRIB_SERVER.
+// remoteCommands are the commands that work against a server, by their first word or in full; localCommands
+// are those about this machine, which ignore $TOOLCRIB_SERVER.
 var (
-	far = []string{
+	remoteCommands = []string{
 		"run", "chat", "usage", "runs list", "runs show", "runs events", "runs export", "runs resume", "runs cancel",
 		"runs fork", "runs verify", "runs replay", "approvals list", "approvals show", "approvals approve", "approvals deny",
 		"approvals answer", "approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list",
@@ -93,7 +93,7 @@ var (
 		"sessions show", "sessions export", "sessions remove", "agents list", "agents show", "models list", "skills list",
 		"skills show", "runs prune", "runs import",
 	}
-	here = []string{
+	localCommands = []string{
 		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "mcp", "gate", "backup", "restore",
 	}
 )
@@ -109,7 +109,7 @@ const (
 func (a *app) connect(cmd *cobra.Command) error {
 	path := strings.TrimPrefix(cmd.CommandPath(), "toolcrib ")
 	first, _, _ := strings.Cut(path, " ")
-	local := slices.Contains(here, first) || !cmd.HasParent()
+	local := slices.Contains(localCommands, first) || !cmd.HasParent()
 	address := cmp.Or(a.serverFlag, os.Getenv(serverVariable))
 	switch {
 	case a.plainFlag && a.serverFlag == "":
@@ -124,7 +124,7 @@ func (a *app) connect(cmd *cobra.Command) error {
 		return usagef("--server: a server has its own configuration and data folder; leave out --config and --data-dir")
 	case a.asFlag != "" || a.adminFlag:
 		return usagef("--server: acts for whom the access token is for; leave out --as and --admin")
-	case !slices.Contains(far, path):
+	case !slices.Contains(remoteCommands, path):
 		return usagef("%s does not work against a server (%s); use it where the server runs, or without --server and $%s "+
 			"for your own data folder", path, guard.Visible(address), serverVariable)
 	}
