@@ -173,8 +173,8 @@ type Quota interface {
 // Left is the number of calls that a token may still make.
 type Left struct {
 	Limits Limits
-	Total  int64 // of Limits.Total; undefined if there is no such limit
-	Minute int64 // of Limits.PerMinute, now; undefined if there is no such limit
+	Total  int64 // calls left of Limits.Total; undefined if there is no such limit
+	Minute int64 // calls left of Limits.PerMinute; undefined if there is no such limit
 	// RetryAfter is the time until the minute permits another call; 0 if it does now.
 	RetryAfter time.Duration
 }

@@ -42,7 +42,7 @@ type User struct {
 	Removed  bool           `json:"removed,omitempty"`
 	Roles    []string       `json:"roles,omitempty"`
 	Groups   []string       `json:"groups,omitempty"`
-	Grants   []string       `json:"grants"` // see [CheckGrant]; null = no grants declared, [] = none granted
+	Grants   []string       `json:"grants"` // see [CheckGrant]; null if none are declared, [] grants nothing
 	Trust    toolcrib.Trust `json:"trust,omitempty"`
 
 	Created   time.Time `json:"created_at"` // set by the directory, as are the three fields below
@@ -60,7 +60,7 @@ type Group struct {
 	Description string   `json:"description,omitempty"`
 	Disabled    bool     `json:"disabled,omitempty"` // grants nothing
 	Roles       []string `json:"roles,omitempty"`
-	Grants      []string `json:"grants"` // null = no grants declared, [] = none granted
+	Grants      []string `json:"grants"` // null if none are declared, [] grants nothing
 
 	Changed   time.Time `json:"changed_at"` // set by the directory
 	ChangedBy string    `json:"changed_by"`

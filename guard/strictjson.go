@@ -243,7 +243,7 @@ type canonizer struct {
 	maxDepth int
 	keep     bool // also return the decoded values
 	out      []byte
-	members  []member // of the open objects, as a stack
+	members  []member // stack of the members of open objects
 	scratch  []byte   // the last string, decoded, or the object that is being sorted
 }
 

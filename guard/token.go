@@ -28,7 +28,7 @@ func tokenChar(c byte) bool {
 // appendTokens appends the access tokens in s, each as a stretch. The parts are read once,
 // so that a text of many prefixes takes no longer than another.
 func appendTokens[T bytestring](all []found, s T) []found {
-	var ends [tokenParts]int // of the part that contains the last prefix, and of the parts after it
+	var ends [tokenParts]int // ends of the part that contains the last prefix, and of the parts after it
 	for i := 0; ; {
 		at := indexToken(s[i:])
 		if at < 0 {

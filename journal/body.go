@@ -81,9 +81,9 @@ type RunStarted struct {
 
 	System      string             `json:"system,omitempty"` // the whole system text
 	Input       []toolcrib.Message `json:"input"`            // the earlier messages of the session, then the task
-	RunTools    []string           `json:"run_tools"`        // null = no restriction
-	SkillTools  []string           `json:"skill_tools"`      // null = no restriction
-	WorkerTools []string           `json:"worker_tools"`     // null = no restriction
+	RunTools    []string           `json:"run_tools"`        // null means no restriction
+	SkillTools  []string           `json:"skill_tools"`      // null means no restriction
+	WorkerTools []string           `json:"worker_tools"`     // null means no restriction
 	// Skills are the active skills of the run, with their versions. SkillTools is
 	// derived from them, and their text is in Input.
 	Skills []Skill `json:"skills,omitempty"`
@@ -420,7 +420,7 @@ type ConfirmationResolved struct {
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
 	By         string                  `json:"by"`
-	User       string                  `json:"user,omitempty"`  // who decided or permitted the decision; if "", see By
+	User       string                  `json:"user,omitempty"`  // user who decided or permitted the decision; if "", see By
 	Token      string                  `json:"token,omitempty"` // ID of the access token that was used
 	Reason     string                  `json:"reason,omitempty"`
 	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; a call that is absent has Decision

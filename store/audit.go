@@ -124,8 +124,8 @@ type AuditEntry struct {
 
 	Run   toolcrib.RunID `json:"run_id,omitempty"`
 	User  string         `json:"user,omitempty"`  // user of the run
-	Actor string         `json:"actor,omitempty"` // who acted for the user
-	By    string         `json:"by,omitempty"`    // who did or decided it
+	Actor string         `json:"actor,omitempty"` // user who acted for User (--as)
+	By    string         `json:"by,omitempty"`    // user who did or decided it
 	// Token is the ID of the access token with which the run was started, the approval decided, the
 	// limits raised, the run cancelled, or something changed.
 	Token   string             `json:"token,omitempty"`

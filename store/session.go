@@ -155,7 +155,7 @@ type RunRecord struct {
 	Agent      string              `json:"agent"`
 	Model      string              `json:"model"` // as the agent names it
 	User       string              `json:"user"`
-	Actor      string              `json:"actor,omitempty"` // who acted for the user, with --as
+	Actor      string              `json:"actor,omitempty"` // user who acted for User (--as)
 	Token      string              `json:"token,omitempty"` // ID of the access token that started it, or ""
 	Session    toolcrib.SessionID  `json:"session_id"`
 	Parent     toolcrib.RunID      `json:"parent_id"`

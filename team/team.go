@@ -361,7 +361,7 @@ func (r *Request) Fill(p *Plan, task *agent.Task) error {
 	switch {
 	case r.Untrusted && r.Context != "":
 		task.Taint = append(task.Taint, "context")
-	case r.Untrusted: // of an assess
+	case r.Untrusted: // only in an assess
 		task.Taint = append(task.Taint, subjectSource)
 	}
 	task.Prompt = r.prompt(p.Canary)

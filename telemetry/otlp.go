@@ -30,7 +30,7 @@ type otlp struct {
 }
 
 const (
-	otlpTimeout = 10 * time.Second // of one attempt, unless the environment sets another
+	otlpTimeout = 10 * time.Second // timeout of one attempt, unless the environment sets another
 	otlpTries   = 3
 	otlpPause   = time.Second // before the second attempt, then doubled
 	maxHeaders  = 100

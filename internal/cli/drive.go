@@ -221,7 +221,7 @@ func (a *app) summary(run *service.Run) {
 		parts = append(parts, run.LastModel, render.Tokens(run.Usage, run.TokensEstimated),
 			render.Cost(run.Usage, !run.Unpriced))
 	}
-	var u toolcrib.Usage // of the sub-agents
+	var u toolcrib.Usage // usage of the sub-agents
 	for _, c := range run.Children {
 		if c.Usage != nil {
 			u = u.Plus(*c.Usage)

@@ -98,7 +98,8 @@ func toServer(folder string, args []string) []string {
 	rest := args[at:]
 	if len(rest) == 0 || slices.Contains(rest, "--workspace") || slices.Contains(rest, "--help") ||
 		slices.Contains(rest, "--all") || slices.Equal(rest, []string{"runs", "verify"}) ||
-		!slices.Contains(cli.RemoteCommands, rest[0]) && (len(rest) == 1 || !slices.Contains(cli.RemoteCommands, rest[0]+" "+rest[1])) {
+		!slices.Contains(cli.RemoteCommands, rest[0]) &&
+			(len(rest) == 1 || !slices.Contains(cli.RemoteCommands, rest[0]+" "+rest[1])) {
 		return args
 	}
 	address, token, err := serverFor(folder, config)

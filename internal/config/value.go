@@ -367,7 +367,7 @@ func mayAssign(text string) bool {
 			return true
 		}
 	}
-	return strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) // which case folding may match with a letter
+	return strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) // case folding may match it with a letter
 }
 
 // userinfo matches the password in an address, even if the address is not a valid URL.

@@ -32,7 +32,7 @@ type Approver struct {
 	In    Input // its Line must return when the context of Decide ends
 	Out   io.Writer
 	Style Style
-	By    string // who answers
+	By    string // person who answers
 	// Hint returns an explanation to be shown with the whole call. It may be nil.
 	Hint func(c *journal.ApprovalItem) string
 	// Hold is called before the terminal is used for a question, and Release afterwards. Both
