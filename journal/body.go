@@ -420,7 +420,7 @@ type ConfirmationResolved struct {
 	Digest     string                  `json:"digest"`
 	Decision   string                  `json:"decision"`
 	By         string                  `json:"by"`
-	User       string                  `json:"user,omitempty"`  // user who decided or permitted the decision; if "", see By
+	User       string                  `json:"user,omitempty"`  // user who decided or permitted it; if "", see By
 	Token      string                  `json:"token,omitempty"` // ID of the access token that was used
 	Reason     string                  `json:"reason,omitempty"`
 	Calls      map[string]CallDecision `json:"calls,omitempty"` // by call ID; a call that is absent has Decision
