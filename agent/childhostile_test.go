@@ -166,7 +166,7 @@ func TestChild_DriverPanics(t *testing.T) {
 	}))
 	s := f.start(t)
 	c := f.children(t, s.Run)[0]
-	if s.Done == nil || s.Trace[0].Result.Status != toolcrib.ResultError || s.Trace[0].Result.FaultRef == "" || !c.Ended() || s.Trace[0].ChildEnd == nil || s.Children != c.Spent() {
+	if s.Done == nil || s.Trace[0].Result.Status != toolcrib.ResultError || s.Trace[0].Result.FaultRef == "" || !c.Ended() || s.Trace[0].ChildEnd == nil || s.Children.Usage != c.Spent() {
 		t.Errorf("ended as %+v; the call %+v; the child is %s, its end %+v", s.Done, s.Trace[0].Result, c.Status, s.Trace[0].ChildEnd)
 	}
 }
@@ -538,7 +538,7 @@ func TestChild_ClockIsSet(t *testing.T) {
 		}
 		s := f.start(t)
 		c := f.children(t, s.Run)[0]
-		if s.Done == nil || s.Done.StopReason != reason || c.Done == nil || c.Done.StopReason != reason || s.Children != c.Spent() {
+		if s.Done == nil || s.Done.StopReason != reason || c.Done == nil || c.Done.StopReason != reason || s.Children.Usage != c.Spent() {
 			t.Errorf("set by %s: %+v, the child %+v", by, s.Done, c.Done)
 		}
 	}
@@ -626,7 +626,7 @@ func TestChild_RefusedWhenItGoesOn(t *testing.T) {
 	f.drivenBy(t, g, f.journal)
 	s = f.resume(t, s.Run)
 	c := f.children(t, s.Run)[0]
-	if s.Done == nil || s.Trace[0].Result.Reason != toolcrib.ReasonNotRegistered || c.Status != toolcrib.StatusCancelled || f.wrote() != 0 || s.Children != c.Spent() {
+	if s.Done == nil || s.Trace[0].Result.Reason != toolcrib.ReasonNotRegistered || c.Status != toolcrib.StatusCancelled || f.wrote() != 0 || s.Children.Usage != c.Spent() {
 		t.Errorf("%+v, the child is %s, wrote %d, children %+v", s.Trace[0].Result, c.Status, f.wrote(), s.Children)
 	}
 }

@@ -50,11 +50,12 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 		return task, err
 	}
 	forked := old.Start.Agent
-	if old.First > 0 {
-		forked.Model, forked.Fallback = old.Models[old.First].Ref, nil
+	first := old.First()
+	if first > 0 {
+		forked.Model, forked.Fallback = old.Models[first].Ref, nil
 	}
 	return Task{
-		Agent: forked, Models: old.Models[old.First:], Principal: who,
+		Agent: forked, Models: old.Models[first:], Principal: who,
 		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
 		Driver: old.Start.Driver, Asked: old.Start.Asked,
 		ForkedFrom: run, ForkedRound: round, Ran: ran,

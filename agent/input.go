@@ -81,7 +81,7 @@ func (d *driver) inbox(ctx context.Context) ([]journal.Said, error) {
 // model, and before its normal end.
 func (d *driver) listens(ctx context.Context, step core.Step) bool {
 	s := d.s
-	ends := step.Kind == core.StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed && s.Start.Given == nil &&
+	ends := step.Kind == core.StepFinish && step.Reason == toolcrib.StopCompleted && !s.Closed() && s.Start.Given == nil &&
 		s.Iterations < s.Limits().MaxIterations
 	return (step.Kind == core.StepAsk || ends) && ctx.Err() == nil
 }

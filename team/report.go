@@ -145,7 +145,7 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *Report {
 		}
 		r.Answers = append(r.Answers, p.answerOf(ctx, c, load))
 	}
-	r.Usage = s.Children
+	r.Usage = s.Children.Usage
 	r.sum(p)
 	if p.Kind == Assess && s.Done != nil {
 		all, _ := p.replies(s.Messages[min(p.From, len(s.Messages)-1)+1:])

@@ -33,7 +33,7 @@ func (s *State) answerChecked(b *journal.AnswerChecked) error {
 		return nil
 	}
 	s.AnswerTries++
-	if s.AnswerTries < maxAnswerTries && !s.Closed {
+	if s.AnswerTries < maxAnswerTries && !s.Closed() {
 		s.add(toolcrib.TextMessage(toolcrib.RoleUser, "Your answer does not fit the JSON Schema that was asked for: "+b.Problem+
 			"\nAnswer again, with one JSON value that fits it and nothing else."))
 		s.Last = nil

@@ -27,7 +27,7 @@ func (s *State) Budget() toolcrib.Budget {
 }
 
 // Spent returns the usage of the run and of its child runs that have ended.
-func (s *State) Spent() toolcrib.Usage { return s.Usage.Plus(s.Children) }
+func (s *State) Spent() toolcrib.Usage { return s.Usage.Plus(s.Children.Usage) }
 
 // bound is an enforced budget: its caps are never exceeded.
 type bound struct {
@@ -189,7 +189,7 @@ func (s *State) ShareFor(c *Call) (share *journal.Share, none string) {
 		return nil, "a call that a tool made starts no agents"
 	}
 	used := s.Used()
-	used.Bytes = s.turnBytes + s.childBytes // the events of the turn come in any order
+	used.Bytes = s.turnBytes + s.Children.Bytes // the events of the turn come in any order
 	spent := used.amounts()
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
@@ -308,7 +308,7 @@ type Used struct {
 
 // Used returns the usage of the run so far.
 func (s *State) Used() Used {
-	return Used{Usage: s.Spent(), Runs: 1 + s.childRuns, Bytes: s.bytes + s.childBytes}
+	return Used{Usage: s.Spent(), Runs: 1 + s.Children.Runs, Bytes: s.bytes + s.Children.Bytes}
 }
 
 // sizeOf returns the approximate size of an event in the journal, including stored results and files.

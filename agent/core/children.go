@@ -130,9 +130,8 @@ func (s *State) childEnded(b *journal.ChildEnded) error {
 		return fmt.Errorf("run %s of call %s has ended twice", b.Run, b.ID)
 	}
 	c.ChildEnd, c.Waits, s.Held = b, nil, true
-	s.Children = s.Children.Plus(b.Usage)
-	s.childRuns += b.Runs
-	s.childBytes += b.Bytes
+	below := &s.Children
+	below.Usage, below.Runs, below.Bytes = below.Plus(b.Usage), below.Runs+b.Runs, below.Bytes+b.Bytes
 	s.Idle = 0
 	return nil
 }

@@ -270,7 +270,7 @@ func (s *State) condensed(b *journal.Condensed) error {
 	}
 	s.Open, s.CondenseFailed, s.overlong = nil, false, false
 	if b.Request > 0 {
-		s.replied()
+		s.Retrying = Retrying{shortened: s.shortened, askedShort: s.askedShort}
 	}
 	if b.Reason != "" {
 		s.shortened = true

@@ -129,7 +129,7 @@ func (s *State) apply(body toolcrib.Body) error {
 func (s *State) end(body toolcrib.Body) error {
 	switch b := body.(type) {
 	case *journal.Done:
-		s.Done, s.Status, s.Truncated = b, b.Status, b.Truncated
+		s.Done, s.Status = b, b.Status
 	case *journal.Error:
 		s.Failed, s.Status = b, b.Status
 	}
@@ -282,13 +282,11 @@ func (s *State) message(b *journal.Message) error {
 	}
 	again := s.demandAgain(s.Open, b)
 	s.Asked, s.Open, s.Last, s.Idle = s.Open, nil, b, 0
-	s.replied()
+	s.Retrying = Retrying{}
 	s.choiceAgain = again != ""
 	askedAgain := s.AsksAgain(b)
 	s.empty = saysNothing(b)
 	s.size.reportedBytes = s.size.bytes
-	s.shortened, s.askedShort, s.CondenseFailed, s.overlong = false, false, false, false
-	s.Closed = b.Closing
 	if askedAgain {
 		s.Last = nil // and the round is not counted
 		return nil
@@ -492,10 +490,6 @@ func (s *State) result(b *journal.ToolResult) error {
 			s.taint(source)
 		}
 	}
-	switch b.Reason {
-	case toolcrib.ReasonHopBudgetExhausted, toolcrib.ReasonCostCapExceeded:
-		s.Spare = true
-	}
 	s.clientAnswered()
 	if s.Turn.countIf(anyCall) == 0 {
 		s.closeTurn()
@@ -524,7 +518,7 @@ func (s *State) hear() {
 	if s.Turn != nil {
 		return
 	}
-	if len(s.Said) > 0 && s.Last != nil && !hasCalls(s.Last) && !s.Closed {
+	if len(s.Said) > 0 && s.Last != nil && !hasCalls(s.Last) && !s.Closed() {
 		s.Last = nil
 	}
 	for _, said := range s.Said {

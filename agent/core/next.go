@@ -139,7 +139,7 @@ func Next(s *State) Step {
 		return Step{Kind: StepWait}
 	case s.Failures > 0:
 		return nextAfterFailure(s)
-	case s.Closed:
+	case s.Closed():
 		return finishClosed(s)
 	case s.atLimit() && asksForMore(s) && s.Limits().MaxIterations < toolcrib.MaxIterationsCeiling: // more can be granted
 		return nextForMore(s, "")
@@ -164,7 +164,7 @@ func (s *State) atLimit() bool {
 }
 
 // closing reports whether the next request is the closing one, which has no tools.
-func (s *State) closing() bool { return s.Spare || s.atLimit() }
+func (s *State) closing() bool { return s.usedUp() || s.atLimit() }
 
 func hasCalls(m *journal.Message) bool {
 	for _, p := range m.Parts {
@@ -367,13 +367,13 @@ func finishAnswered(s *State) Step {
 // finishClosed ends a run after its closing request. If a worker had no calls left, its answer is
 // still complete (X6).
 func finishClosed(s *State) Step {
-	switch held := s.Spare && !hasCalls(s.Last) && len(s.Start.Agent.OutputSchema) > 0; {
+	switch held := s.usedUp() && !hasCalls(s.Last) && len(s.Start.Agent.OutputSchema) > 0; {
 	case held && s.mustCheck():
 		return Step{Kind: StepCheck}
 	case held:
 		return finishChecked(s)
 	}
-	if s.Spare && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
+	if s.usedUp() && !hasCalls(s.Last) && s.Iterations < s.Limits().MaxIterations {
 		return completed(s.LastText, s.Last.Finish == toolcrib.FinishLength)
 	}
 	step := completed(s.LastText, true)

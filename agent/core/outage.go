@@ -53,24 +53,18 @@ func (s *State) paused(b *journal.Paused) error {
 	return nil
 }
 
-// replied clears the failures before a reply.
-func (s *State) replied() {
-	s.Failures, s.LastFailed, s.retried, s.parks, s.parked = 0, nil, 0, 0, 0
-}
-
 // askAnew clears the failures of the current request, which is sent again, beginning with the first
 // model.
 func (s *State) askAnew() {
 	if s.WaitsForProvider() {
 		s.Pending, s.Status = nil, toolcrib.StatusQueued
 	}
-	s.Model, s.Failures, s.LastFailed, s.retried, s.shortened, s.overlong = s.First, 0, nil, 0, false, false
+	s.Model, s.Failures, s.LastFailed, s.retried, s.shortened, s.overlong = s.First(), 0, nil, 0, false, false
 }
 
 // chosen adds the model that answers from now on.
 func (s *State) chosen(b *journal.ModelChosen) {
 	s.Models = append(s.Models, b.Model)
-	s.First = len(s.Models) - 1
 	s.askAnew()
 }
 

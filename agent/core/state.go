@@ -4,116 +4,152 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"hash"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// State is the state of a run after the events of its journal. Only [Fold] changes it.
+// State is the state of a run after the events of its journal. Only [Fold] changes it. Its parts are
+// embedded, so their fields are fields of the state.
 type State struct {
-	Run    toolcrib.RunID
-	Seq    toolcrib.Seq
-	Start  *journal.RunStarted
-	Status toolcrib.Status
+	Run     toolcrib.RunID
+	Seq     toolcrib.Seq
+	Start   *journal.RunStarted
+	Status  toolcrib.Status
+	Started time.Time
+	Updated time.Time
 
-	Messages []toolcrib.Message // valid for all providers while Turn is nil
+	Transcript
+	Calls
+	Asking
+	Retrying
+	Answering
+	Spending
+	Driving
+	offering
+	notices
+
+	Approval *journal.ConfirmationRequired // open approval
+	Pending  *journal.Pending              // while parked
+	Stopping *journal.Stopping
+	Done     *journal.Done
+	Failed   *journal.Error
+}
+
+// Transcript is the conversation of a run as its next request shows it.
+type Transcript struct {
+	Messages []toolcrib.Message // valid for all providers while there is no turn
 	Epoch    int                // see toolcrib.Request.Epoch
 	LastText string             // last text of the assistant
-	Last     *journal.Message   // last reply
+	Said     []journal.Said     // messages that the model has not read
+	HasFiles bool
 
-	Offer      journal.Offer
+	task      int               // index of the message that this run began with
+	replaced  int               // messages of the assistant that were condensed or dropped
+	assembled *toolcrib.Message // the reply whose calls are still to come
+	size      size
+	digest    hash.Hash // over Messages, in order
+	scratch   []byte    // for the digest
+}
+
+// Calls has the calls of a run, and the facts about it that decide about the next ones.
+type Calls struct {
+	Turn   *Turn   // the turn whose calls do not all have results; nil if none
+	Trace  []*Call // every call of the run, in order
+	Denied bool    // a person denied a call
+	// Taint names the sources of untrusted data that the run has read.
+	Taint []string
+	// Remembered are approvals in this run that apply to later calls as well.
+	Remembered []journal.Remembered
+	IDs        map[string]bool // IDs in use
+
+	repeat repeat
+}
+
+// Asking has the requests of a run to its models.
+type Asking struct {
 	Iterations int                   // rounds begun, without the closing request
 	Requests   int                   // requests numbered so far
 	Models     []journal.ModelInfo   // the agent's model and its fallbacks, then those that were chosen later
 	Model      int                   // index of the model in use
 	Open       *journal.ModelRequest // sent, neither answered nor failed
 	Asked      *journal.ModelRequest // the last request that was answered
-	Failures   int                   // of the current request on the current model, in a row
-	LastFailed *journal.ModelFailed  // failure of the current request; nil if none
-	Usage      toolcrib.Usage
-	Children   toolcrib.Usage // usage of child runs that have ended, and of those below them
-	// TokensEstimated is set if tokens were estimated. Usage.Estimated is also set if a price is
-	// unknown.
-	TokensEstimated bool
-
-	Turn      *Turn   // the turn whose calls do not all have results; nil if none
-	Trace     []*Call // every call of the run, in order
-	Spare     bool    // a worker has no calls left, except for one request without tools
-	Closed    bool    // the closing request was answered
-	Denied    bool    // a person denied a call
-	Truncated bool
-	Stopping  *journal.Stopping
-	Approval  *journal.ConfirmationRequired // open approval
-	Pending   *journal.Pending              // while parked
-
-	Done   *journal.Done
-	Failed *journal.Error
-
-	Epochs int           // how often the run was started or resumed
-	Idle   int           // how often since the last progress
-	Driven time.Duration // time with a driver, up to the last event, without time for decisions
-	Warned bool          // the warning of the budget was given
-	// WorkerWarned is set after the warning about a worker's cap on cost.
-	WorkerWarned bool
-	reported     []toolcrib.Notice // notices to report to the run above
-	Granted      journal.Granted   // sum of the amounts by which limits were raised
-	// Declined is set if a person refused to raise a limit that was reached.
-	Declined bool
-	Said     []journal.Said // messages that the model has not read
-	// Taint names the sources of untrusted data that the run has read.
-	Taint []string
-	// Remembered are approvals in this run that apply to later calls as well.
-	Remembered []journal.Remembered
-	Started    time.Time
-	Updated    time.Time
-
-	// CondenseFailed is set if a request for a summary failed.
-	CondenseFailed bool
+	Last       *journal.Message      // last reply
 	// AsText has the indexes of models that turned out not to take tools.
 	AsText map[int]bool
 
+	textFrom int // the request for which a model turned out not to take tools
+}
+
+// Retrying has the failures of the current request.
+type Retrying struct {
+	Failures   int                  // on the current model, in a row
+	LastFailed *journal.ModelFailed // nil if the request has not failed
+	// CondenseFailed is set if a request for a summary failed.
+	CondenseFailed bool
+
+	retried    time.Duration // how long the request has been retried, on all models
+	parks      int           // pauses for a provider since the last reply
+	parked     time.Duration // sum of the pauses before a server retries
+	overlong   bool          // it was refused for its length and was not shortened yet
+	shortened  bool          // since the last reply, because the API refused a request for its length
+	askedShort bool          // and requested again after that
+}
+
+// Answering has the checks of an answer that must have a form.
+type Answering struct {
 	// Checked is the last check of an answer against the agent's output_schema. AnswerTries counts the
 	// answers that did not match.
 	Checked     *journal.AnswerChecked
 	AnswerTries int
 
-	// unanswered is the charge for failed requests, less what was granted since.
-	unanswered toolcrib.Usage
-	overlong   bool // the current request was refused for its length and was not shortened yet
-
-	First   int           // index of the model to ask first
-	retried time.Duration // how long the current request has been retried, on all models
-	parks   int           // pauses for a provider since the last reply
-	parked  time.Duration // sum of the pauses before a server retries
-	counted bool          // the last start or resume counts as one without progress
-
-	childRuns  int   // child runs that have ended, and those below them
-	childBytes int64 // size of their journals
-	bytes      int64 // size of the run's own journal
-	turnBytes  int64 // size up to the reply whose calls are the turn
-	task       int   // index of the message that this run began with
-	shortened  bool  // since the last reply, because the API refused a request for its length
-	askedShort bool  // and requested again after that
-	textFrom   int   // the request for which a model turned out not to take tools
-
-	found []string // tools found or called, in order; only if the offer has a finder
-
 	choiceAgain bool // the next request demands again the call that was not made
 	empty       bool // the last reply had neither text nor calls
+}
 
-	HasFiles  bool            // the transcript has files
-	replaced  int             // messages of the assistant that were condensed or dropped
-	Held      bool            // a driver has had the run since Updated
-	limits    toolcrib.Limits // limits of Start, with defaults
-	IDs       map[string]bool
-	repeat    repeat
-	size      size
-	digest    hash.Hash // over Messages, in order
-	assembled *toolcrib.Message
-	scratch   []byte          // for the digest
+// Spending has what a run has used, and what was granted.
+type Spending struct {
+	Usage    toolcrib.Usage
+	Children Used // usage of the child runs that have ended, and of those below them
+	// TokensEstimated is set if tokens were estimated. Usage.Estimated is also set if a price is
+	// unknown.
+	TokensEstimated bool
+	Granted         journal.Granted // sum of the amounts by which limits were raised
+	// Declined is set if a person refused to raise a limit that was reached.
+	Declined bool
+
+	limits     toolcrib.Limits // limits of the start, with defaults
+	unanswered toolcrib.Usage  // charge for failed requests, less what was granted since
+	bytes      int64           // size of the run's own journal
+	turnBytes  int64           // size up to the reply whose calls are the turn
+}
+
+// Driving has the drivers of a run.
+type Driving struct {
+	Epochs int           // how often the run was started or resumed
+	Idle   int           // how often since the last progress
+	Driven time.Duration // time with a driver, up to the last event, without time for decisions
+	Held   bool          // a driver has had the run since the last event
+
+	counted bool // the last start or resume counts as one without progress
+}
+
+// offering has the tools that the run may call.
+type offering struct {
+	Offer journal.Offer
+
+	found     []string        // tools found or called, in order; only if the offer has a finder
 	offered   map[string]bool // names in the offer offeredAs
 	offeredAs string
+}
+
+// notices has the notices that are given once or passed on.
+type notices struct {
+	Warned       bool              // about the budget
+	WorkerWarned bool              // about a worker's cap on cost
+	reported     []toolcrib.Notice // to be reported to the run above
 }
 
 // Turn is the calls of one reply.
@@ -234,12 +270,33 @@ func (t *Turn) countIf(is func(*Call) bool) (n int) {
 	return n
 }
 
+// Closed reports whether the closing request was answered.
+func (s *State) Closed() bool { return s.Last != nil && s.Last.Closing }
+
+// First returns the index of the model to ask first: the last one that was chosen.
+func (s *State) First() int {
+	if chosen := len(s.Models) - len(s.Start.Models); chosen > 0 {
+		return len(s.Models) - 1
+	}
+	return 0
+}
+
+// usedUp reports whether a worker has no calls left, except for one request without tools.
+func (s *State) usedUp() bool {
+	return slices.ContainsFunc(s.Trace, func(c *Call) bool {
+		return c.Result != nil && (c.Result.Reason == toolcrib.ReasonHopBudgetExhausted ||
+			c.Result.Reason == toolcrib.ReasonCostCapExceeded)
+	})
+}
+
 // Ended reports whether the run has ended.
 func (s *State) Ended() bool { return s.Done != nil || s.Failed != nil }
 
 // NewState returns the state of a run before its first event, with room for five rounds.
 func NewState(run toolcrib.RunID) *State {
-	return &State{Run: run, IDs: make(map[string]bool), digest: sha256.New(), Messages: make([]toolcrib.Message, 0, 12)}
+	s := &State{Run: run}
+	s.IDs, s.digest, s.Messages = make(map[string]bool), sha256.New(), make([]toolcrib.Message, 0, 12)
+	return s
 }
 
 // Limits returns the limits of the run, with defaults.
