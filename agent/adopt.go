@@ -154,7 +154,7 @@ func bareName(name string) string {
 // marked (N14). While a reply is streamed, the IDs of its later calls are unknown; the ID shown with a
 // call's first delta is final unless a later call has the same ID.
 type callIDs struct {
-	used map[string]bool // in earlier turns
+	used map[string]bool // IDs of earlier turns
 	mask *guard.Masker   // an ID that contains a secret is replaced
 	seen map[string]uint8
 	n    int

@@ -1,10 +1,10 @@
 // Package agent is the loop of toolcrib: ask the model, judge its calls, execute the allowed ones,
 // record everything, and repeat.
 //
-// The loop is a state machine with a pure core. [Fold] builds the [State] of a run from its journal
-// and [Next] returns the next step; neither uses a clock, I/O or randomness. The [Runner] carries out
-// a step and appends its events. So to resume is to fold and continue, and to replay is to fold and
-// compare.
+// The loop is a state machine with a pure core, package core. [core.Fold] builds the [State] of a run
+// from its journal and [core.Next] returns the next step; neither can use a clock, I/O or randomness.
+// The [Runner] carries out a step and appends its events. So to resume is to fold and continue, and to
+// replay is to fold and compare.
 package agent
 
 import (

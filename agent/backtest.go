@@ -65,8 +65,8 @@ const (
 // decision), it is the first judgement that differs.
 type Rejudged struct {
 	Run       toolcrib.RunID
-	Seq       toolcrib.Seq // of the verdicts
-	Time      time.Time    // of the verdicts
+	Seq       toolcrib.Seq // event of the verdicts
+	Time      time.Time    // time of the verdicts
 	Iteration int
 	Call      toolcrib.ToolCall // as it was judged
 	Old, New  journal.Verdict
@@ -77,11 +77,11 @@ type Rejudged struct {
 // OfferChange is a tool that was offered and now would not be, or the other way round.
 type OfferChange struct {
 	Run      toolcrib.RunID
-	Seq      toolcrib.Seq // of the first request that differs
+	Seq      toolcrib.Seq // event of the first request that differs
 	Time     time.Time
 	Tool     string
 	Offered  bool            // whether it would be
-	Reason   toolcrib.Reason // of the first layer that refuses, if it would not be offered
+	Reason   toolcrib.Reason // name of the first layer that refuses, if it would not be offered
 	Position string          // FILE:LINE of the deciding rule, if any
 }
 

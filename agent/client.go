@@ -23,7 +23,7 @@ import (
 // Limits on the input of a client.
 const (
 	MaxClientTools      = 128
-	maxClientToolsBytes = 256 << 10 // of their specs as shown to a model
+	maxClientToolsBytes = 256 << 10 // size of their specs as shown to a model
 	// MaxClientResult bounds the body of a result, in bytes.
 	MaxClientResult = 16 << 20
 )

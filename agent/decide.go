@@ -24,7 +24,7 @@ type Decision struct {
 	Digest string
 	// Who decides, with current rights. It must name a user.
 	Who toolcrib.Principal
-	// By is [ByAll] or [ByNobody] if no person decided on these calls; "" means that Who did.
+	// By is [core.ByAll] or [core.ByNobody] if no person decided on these calls; "" means that Who did.
 	By string
 	// Client names the program that decided in the name of Who, such as an MCP client; "" means that
 	// Who decided. It cannot decide what only a person may.

@@ -23,7 +23,7 @@ type driver struct {
 	r     *Runner
 	s     *State
 	model toolcrib.Model // the model of s.Model, opened at first use
-	index int            // of the open model
+	index int            // index of the open model
 	tools string         // how the open model takes tools
 	// verdicts are the gate's verdicts on the current turn, with their permits. A verdict is used only
 	// if the journal has the same.

@@ -293,8 +293,8 @@ type clock struct {
 	mu      sync.Mutex
 	began   time.Time
 	timeout time.Duration
-	left    time.Duration // from began until the timeout
-	all     time.Duration // from began, however often the timeout is restarted
+	left    time.Duration // time from began until the timeout
+	all     time.Duration // time left from began, however often the timeout is restarted
 	held    int
 }
 

@@ -9,8 +9,7 @@ import (
 )
 
 // waitBefore waits before the request of a step is sent again, after it has written the step's
-// notices. stop means that the run is to end meanwhile. The wait counts only as time waited for a
-// provider.
+// notices. stop means that the run is to end meanwhile. The wait is not worked time.
 func (d *driver) waitBefore(ctx context.Context, step *core.Step) (stop bool, err error) {
 	if step.Delay == 0 {
 		return false, nil

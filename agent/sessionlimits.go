@@ -12,8 +12,8 @@ import (
 
 // The limits of a session (agents.X.session) apply to all its runs together. The runs of a session
 // follow one another, and the first event of each has the usage of the session before it. Cost and
-// tokens of its own run tree are read from the store before each request. Calls given beside the
-// session may run at the same time; they are not counted.
+// tokens of its own run tree are read from the store before each request. Calls that a person makes
+// next to the session may run at the same time; they are not included.
 
 // strictest returns the smaller of each pair of limits; 0 means no limit.
 func strictest(a, b toolcrib.SessionLimits) toolcrib.SessionLimits {
@@ -52,7 +52,7 @@ func (d *driver) sessionSpent(ctx context.Context) (stop bool, err error) {
 	if d.r.TreeUse == nil {
 		return false, usagef("run %s has limits of its session, which need Options.TreeUse", d.s.Run)
 	}
-	// Usage counts only once it is in the journal.
+	// The store knows only the usage that is in the journal.
 	if err := d.flush(ctx); err != nil {
 		return false, err
 	}

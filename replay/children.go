@@ -73,7 +73,7 @@ func (r *replayer) childEnded(ctx context.Context, c *comparison, b *journal.Chi
 	if now := agent.ChildOf(r.state, b.ID); known && now.Agent == was.Agent && now.Task == was.Task {
 		c.begins(child.Start, &was) // otherwise a person has changed the call since
 	}
-	end := core.EndOf(child, b.ID)
+	end := child.Ending(b.ID)
 	if b.Runs == 0 { // it had not begun by then
 		end.Runs, end.Bytes = 0, 0
 	}

@@ -179,7 +179,7 @@ func spentCaps(s *State) string {
 // of that request.
 const sparePart = 10
 
-// ShareFor returns the share of the child run of a call; nil means that there is no cap. none is the
+// ShareFor returns the share of the child run of a call; if nil, there is no cap. none is the
 // reason why the run may not start, or "".
 func (s *State) ShareFor(c *Call) (share *journal.Share, none string) {
 	switch {

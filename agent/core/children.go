@@ -8,8 +8,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// ending returns the end of this run, as its parent keeps it.
-func (s *State) ending(call string) *journal.ChildEnded {
+// Ending returns the end of this run, as the run that made the call keeps it.
+func (s *State) Ending(call string) *journal.ChildEnded {
 	used := s.Used()
 	e := &journal.ChildEnded{ID: call, Run: s.Run, Status: s.Status, Usage: used.Usage, Runs: used.Runs, Bytes: used.Bytes}
 	if s.Done != nil {
@@ -28,9 +28,6 @@ func (s *State) PartOf(parent toolcrib.RunID, depth int) error {
 	}
 	return fmt.Errorf("run %s is not part of run %s: the journal is damaged; `runs verify` shows where", s.Run, parent)
 }
-
-// EndOf returns the end of this run, as the run that made the call keeps it. It is pure.
-func EndOf(s *State, callID string) *journal.ChildEnded { return s.ending(callID) }
 
 // The notices about the calls of workers (X10, X19).
 const (
@@ -61,7 +58,7 @@ func (s *State) Endings(call string) []toolcrib.Body {
 		}
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
-	return append(bodies, s.ending(call))
+	return append(bodies, s.Ending(call))
 }
 
 // A call of a tool that another agent answers (toolcrib.ByAgent) becomes a child run. The parent's

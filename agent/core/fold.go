@@ -27,7 +27,7 @@ func Fold(s *State, e toolcrib.Event) error {
 		s.Started = e.Time
 		s.Updated = e.Time
 	}
-	// Only the time between two events of one driver counts.
+	// Time between two events is driven only if one driver wrote both.
 	switch b := e.Body.(type) {
 	case *journal.TakenUp:
 	case *journal.Worked:

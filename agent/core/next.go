@@ -9,7 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// StepKind is what a step asks the runner to do.
+// StepKind is the action of a step.
 type StepKind string
 
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 // Error classes that only the journal uses: a request that was cancelled by its run, and one that was
-// open when its driver was lost. Neither counts as a failure of the provider.
+// open when its driver was lost. Neither is a failure of the provider.
 const (
 	ClassCancelled toolcrib.ErrorClass = "cancelled"
 	ClassLost      toolcrib.ErrorClass = "lost"

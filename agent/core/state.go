@@ -133,7 +133,7 @@ type Driving struct {
 	Driven time.Duration // time with a driver, up to the last event, without time for decisions
 	Held   bool          // a driver has had the run since the last event
 
-	counted bool // the last start or resume counts as one without progress
+	counted bool // Idle includes the last start or resume
 }
 
 // offering has the tools that the run may call.
@@ -183,10 +183,10 @@ type Call struct {
 	Waits      *journal.ChildParked  // set while that run waits
 	WaitsSince int                   // value of Epochs when it began to wait
 	ChildEnd   *journal.ChildEnded
-	Counted    bool // counted for the access token, at the first verdict that let the call run
+	Counted    bool // the access token has been charged for the call, at the first verdict that let it run
 }
 
-// repeat counts equal calls with equal results in a row.
+// repeat has the number of equal calls with equal results in a row.
 type repeat struct {
 	name, content string
 	arguments     []byte

@@ -1,4 +1,4 @@
-package agent_test
+package core_test
 
 import (
 	"math"
@@ -27,7 +27,7 @@ func TestFold_WithoutModels(t *testing.T) {
 	}
 }
 
-// A journal may come from a file: what fits nothing in it is an error.
+// A journal may come from a file: an event that cannot follow is an error.
 func TestFold_WhatFitsNothing(t *testing.T) {
 	for name, body := range map[string]toolcrib.Body{
 		"a model too many":  &journal.ModelRequest{Request: 1, Model: 99},
