@@ -115,7 +115,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	f.Driving = func(before *service.Run) {
 		if shown {
 			for _, c := range openCalls(before) { // shown before the run was resumed
-				live.Recall(c)
+				live.Frame(journal.Frame{Event: string(journal.KindToolCall), Data: c})
 			}
 			live.Start()
 			driven = true

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,9 @@ func (a *Approver) Decide(ctx context.Context, _ toolcrib.RunID,
 	w, ok := a.Answer(ctx, Question{Ask: *ask})
 	if ok {
 		d = journal.ConfirmationResolved{
-			Decision: w.Decision, Calls: w.Calls, Reason: w.Reason, Remember: w.Remember, By: a.By,
+			Decision: cmp.Or(w.Decision, journal.DecisionMixed), Calls: w.Calls, Reason: w.Reason, Remember: w.Remember,
+			By: a.By,
 		}
-	}
-	if ok && d.Decision == "" {
-		d.Decision = journal.DecisionMixed
 	}
 	return d, ok, nil
 }
@@ -124,10 +123,9 @@ func (a *Approver) Answer(ctx context.Context, q Question) (w Answer, ok bool) {
 // prompt returns the prompt for an answer.
 func (a *Approver) prompt(d *Dialog) string {
 	text := d.Prompt()
-	switch d.Field {
-	case FieldReason:
+	if d.Field == FieldReason {
 		text += " (empty = no reason)"
-	case FieldHappened, FieldAnswer, FieldLimit:
+	} else if d.Field != NoField {
 		text += " (empty: leave it waiting)"
 	}
 	return strings.Join(KeyRows(text, a.Style.width()-3), "\n") + "? "
@@ -235,19 +233,12 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 	if len(parts) == 0 {
 		return "nothing of this can be remembered"
 	}
-	still := ""
-	if len(rules) > 0 {
-		still = "; asked about anyway by " + strings.Join(rules, ", ")
-	}
-	if slices.ContainsFunc(calls, tainted) {
-		still += "; where a run has read untrusted data, as this one has, it is asked about anyway"
-	}
+	still := around("; asked about anyway by ", strings.Join(rules, ", "), "") + when(slices.ContainsFunc(calls, tainted),
+		"; where a run has read untrusted data, as this one has, it is asked about anyway")
 	where := "in this " + r.Scope
 	if r.Scope == journal.RememberUser {
 		where = "for this user"
 	}
-	if r.Scope != journal.RememberRun && place != "" {
-		where += " in the workspace " + place
-	}
+	where += when(r.Scope != journal.RememberRun, around(" in the workspace ", place, ""))
 	return "not asked again " + where + ": " + strings.Join(parts, "; ") + still
 }

@@ -96,11 +96,8 @@ func Whole(arguments json.RawMessage) string {
 			continue
 		}
 		body, ends := strings.CutSuffix(text, "\n")
-		fmt.Fprintf(&b, "%s: %d lines", oneLine(name), strings.Count(body, "\n")+1)
-		if !ends {
-			b.WriteString(", the last without an end")
-		}
-		b.WriteString("\n  " + strings.ReplaceAll(body, "\n", "\n  ") + "\n")
+		fmt.Fprintf(&b, "%s: %d lines%s\n  %s\n", oneLine(name), strings.Count(body, "\n")+1,
+			when(!ends, ", the last without an end"), strings.ReplaceAll(body, "\n", "\n  "))
 	}
 	return b.String()
 }
@@ -119,10 +116,7 @@ func JSONOrText(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return json.RawMessage(`""`) // a string can always be marshaled
-	}
+	raw, _ := json.Marshal(text) // a string can always be marshaled
 	return raw
 }
 
@@ -179,14 +173,9 @@ func resultText(content string) string {
 // unwrapped removes the fence around untrusted data, which is for models; people see a mark
 // instead.
 func unwrapped(content string) string {
-	inner, ok := strings.CutPrefix(content, "<untrusted_input source=")
-	if !ok {
-		return content
-	}
-	if _, inner, ok = strings.Cut(inner, ">\n"); !ok {
-		return content
-	}
-	if inner, ok = strings.CutSuffix(inner, "\n</untrusted_input>"); !ok {
+	head, inner, _ := strings.Cut(content, ">\n")
+	inner, ends := strings.CutSuffix(inner, "\n</untrusted_input>")
+	if !ends || !strings.HasPrefix(head, "<untrusted_input source=") {
 		return content
 	}
 	return guard.WithoutCanary(inner)
@@ -196,26 +185,21 @@ func unwrapped(content string) string {
 // unless that is 0.
 func commandText(fields map[string]json.RawMessage) (string, bool) {
 	var code int
-	var stdout, stderr string
+	var stdout, stderr, signal, warning, status string
 	if json.Unmarshal(fields["exit_code"], &code) != nil || json.Unmarshal(fields["stdout"], &stdout) != nil {
 		return "", false
 	}
-	var parts []string
-	var signal, warning string
-	if code < 0 && json.Unmarshal(fields["signal"], &signal) == nil && signal != "" {
-		parts = append(parts, "killed by signal: "+signal)
-	} else if code < 0 && json.Unmarshal(fields["warning"], &warning) == nil && warning != "" {
-		parts = append(parts, warning)
-	} else if code != 0 {
-		parts = append(parts, fmt.Sprintf("exit status %d", code))
+	for name, text := range map[string]*string{"stderr": &stderr, "signal": &signal, "warning": &warning} {
+		_ = json.Unmarshal(fields[name], text) // not all results have them
 	}
-	if stdout = strings.TrimRight(stdout, "\n"); stdout != "" {
-		parts = append(parts, stdout)
+	switch {
+	case code < 0 && cmp.Or(signal, warning) != "":
+		status = cmp.Or(around("killed by signal: ", signal, ""), warning)
+	case code != 0:
+		status = fmt.Sprintf("exit status %d", code)
 	}
-	if raw, ok := fields["stderr"]; ok && json.Unmarshal(raw, &stderr) == nil && strings.TrimSpace(stderr) != "" {
-		parts = append(parts, strings.TrimRight(stderr, "\n"))
-	}
-	return strings.Join(parts, "\n"), true
+	stderr = when(strings.TrimSpace(stderr) != "", strings.TrimRight(stderr, "\n"))
+	return joined("\n", status, strings.TrimRight(stdout, "\n"), stderr), true
 }
 
 // listed is an element of a list of files or of search results.
@@ -236,10 +220,8 @@ func listText(raw json.RawMessage) (string, bool) {
 	lines := make([]string, len(list))
 	for i, e := range list {
 		switch {
-		case e.Name != "" && e.IsDir:
-			lines[i] = e.Name + "/"
 		case e.Name != "":
-			lines[i] = e.Name
+			lines[i] = e.Name + when(e.IsDir, "/")
 		case e.Path != "" && e.Line > 0:
 			lines[i] = fmt.Sprintf("%s:%d: %s", e.Path, e.Line, strings.TrimSpace(e.Text))
 		case e.Path != "":
@@ -247,8 +229,6 @@ func listText(raw json.RawMessage) (string, bool) {
 		default:
 			return "", false
 		}
-	}
-	for i := range lines {
 		lines[i] = oneLine(lines[i]) // a name may contain line breaks
 	}
 	return strings.Join(lines, "\n"), true
@@ -289,7 +269,9 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 		if most > 0 {
 			l = cutLine(l, room)
 		}
-		if l = s.tone(r, l); i == 0 && head != "" {
+		if r.Status == toolcrib.ResultOK {
+			l = s.Dim(l)
+		} else if i == 0 && head != "" {
 			l = head + ": " + l
 		}
 		// No row begins at the margin, where those of this program do.
@@ -330,36 +312,18 @@ func (s Style) outcome(r journal.ResultView) string {
 		return ""
 	case toolcrib.ResultRefused:
 		return s.Yellow(fmt.Sprintf("refused (%s)", guard.Visible(string(r.Reason))))
-	case toolcrib.ResultError:
-		return s.Red("error")
 	}
 	return s.Red(guard.Visible(string(r.Status)))
 }
 
-func (s Style) tone(r journal.ResultView, text string) string {
-	if r.Status == toolcrib.ResultOK {
-		return s.Dim(text)
-	}
-	return text
-}
+// shortDuration is the time from which a duration is worth mentioning, in milliseconds.
+const shortDuration = 100
 
 // tail returns the note after a result of which left lines are left out.
 func tail(r journal.ResultView, left int, more string) string {
-	var parts []string
-	if left > 0 {
-		parts = append(parts, "… "+Count(left, "more line"))
-	}
-	if r.Truncated {
-		parts = append(parts, "cut")
-	}
-	if r.Untrusted {
-		parts = append(parts, "untrusted")
-	}
-	// Short durations are not worth mentioning.
-	if r.DurationMS >= 100 {
-		parts = append(parts, Duration(time.Duration(r.DurationMS)*time.Millisecond))
-	}
-	return joined(" · ", append(parts, more)...)
+	took := Duration(time.Duration(r.DurationMS) * time.Millisecond)
+	return joined(" · ", when(left > 0, "… "+Count(left, "more line")), when(r.Truncated, "cut"),
+		when(r.Untrusted, "untrusted"), when(r.DurationMS >= shortDuration, took), more)
 }
 
 // Duration formats a duration as 80ms, 3.2s, 2m05s or 1h02m.
@@ -393,22 +357,14 @@ func (s Style) Preview(p *toolcrib.Preview, whole bool) string {
 			text = "new file " + name + "\n" + rest
 		}
 	}
-	lines := strings.Split(text, "\n")
-	var b strings.Builder
-	for _, l := range lines {
-		if !whole {
-			l = cut(blanks(guard.Visible(l), blanksInRow), previewRows*(s.width()-5), true)
+	if !whole {
+		lines := strings.Split(text, "\n")
+		for i, l := range lines {
+			lines[i] = cut(blanks(guard.Visible(l), blanksInRow), previewRows*(s.width()-5), true)
 		}
-		first := true
-		b.WriteString(s.quoted(l, func(row string) string {
-			if !first {
-				return row // its first character is not the marker of a diff line
-			}
-			first = false
-			return tone(row)
-		}))
+		text = strings.Join(lines, "\n")
 	}
-	return b.String()
+	return s.quoted(text, tone)
 }
 
 func (s Style) diffLine(l string) string {

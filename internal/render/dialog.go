@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -148,13 +149,7 @@ func (d *Dialog) Prompt() string {
 	case FieldHappened:
 		return "its result, for the model to read"
 	case FieldAnswer:
-		switch {
-		case d.Secret():
-			return "your answer (it is not shown)"
-		case len(d.Options) > 0:
-			return "your answer, or its number"
-		}
-		return "your answer"
+		return "your answer" + cmp.Or(when(d.Secret(), " (it is not shown)"), when(len(d.Options) > 0, ", or its number"))
 	case FieldLimit:
 		return fmt.Sprintf("how many %s more? (%s: no more, the run ends with what it has)", d.Unit, KeyNo)
 	}
@@ -394,12 +389,7 @@ func Pressed(keys []Key, line string) string {
 	if line == "yes" || line == "no" {
 		line = line[:1]
 	}
-	for _, k := range keys {
-		if line == k.Name {
-			return k.Name
-		}
-	}
-	return ""
+	return when(slices.ContainsFunc(keys, func(k Key) bool { return k.Name == line }), line)
 }
 
 // keySeparator separates keys in a list.

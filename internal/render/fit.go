@@ -116,13 +116,16 @@ func (s Style) Quoted(text string) string {
 	return s.quoted(text, func(row string) string { return row })
 }
 
+// quoted is Quoted with a tone for the first row of each line; the others do not begin with the marker of a diff line.
 func (s Style) quoted(text string, tone func(row string) string) string {
-	const indent = "  "
 	var b strings.Builder
-	width := s.columns() - len(indent) - 2
+	width := s.columns() - 4
 	for l := range strings.SplitSeq(blanks(guard.Visible(text), blanksInRow), "\n") {
-		for _, row := range Wrap(l, width) {
-			b.WriteString(strings.TrimRight(indent+s.Dim(gutter)+tone(row), " ") + "\n")
+		for i, row := range Wrap(l, width) {
+			if i == 0 {
+				row = tone(row)
+			}
+			b.WriteString(strings.TrimRight("  "+s.Dim(gutter)+row, " ") + "\n")
 		}
 	}
 	return b.String()
@@ -225,13 +228,11 @@ func (q *quote) end() string {
 	if q.open {
 		text += "\n"
 	}
-	q.reset()
+	*q = quote{style: q.style}
 	return text
 }
 
 func blank(r rune) bool { return r != '\n' && unicode.IsSpace(r) }
-
-func (q *quote) reset() { *q = quote{style: q.style} }
 
 func (q *quote) room() int { return q.style.columns() - 2 }
 

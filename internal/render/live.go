@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,8 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Live shows a running run: its events on Err, the answer on Out. It is for one run and one
-// goroutine, except Hold, Release and Write.
+// Live shows an active run: its events on Err, the answer on Out. It is for one run, and for one goroutine except Hold,
+// Release and Write.
 type Live struct {
 	Out, Err io.Writer
 	// OutTerminal and ErrTerminal report which of them is a terminal. If Out is one, the answer
@@ -32,27 +31,24 @@ type Live struct {
 	held  bool   // whether the terminal is used by others
 	stop  func() // ends the goroutine that draws the status line, or nil
 
+	narrator Narrator
 	text     quote
 	writing  bool   // whether the answer is being written
-	thought  string // end of the current thought
-	streamed string // text of the current reply that was shown
 	lastText string // text of the last reply that was shown completely
 	aside    string // text of the last reply that was not shown yet
-	calls    Calls
 	asked    string // ID of the call that needs approval, if it is only one
 	card     string // ID of the call that was shown last, with a question
 }
 
 const (
-	waitingText = "waiting for the model"
-	frameTime   = 100 * time.Millisecond
+	frameTime = 100 * time.Millisecond
 	// doingAfter is how long an activity must take before it is shown.
 	doingAfter = 300 * time.Millisecond
 )
 
 // Start begins drawing the status line. Stop must be called afterwards.
 func (l *Live) Start() {
-	l.text.style = l.Style
+	l.text.style, l.narrator.started = l.Style, true // a resumed run started earlier
 	if !l.ErrTerminal || l.Style.Dumb {
 		return
 	}
@@ -69,9 +65,6 @@ func (l *Live) Start() {
 	})
 	l.stop = func() { close(quit); drawing.Wait() }
 }
-
-// Recall adds a call whose frame came before the run was resumed. It must be called before Start.
-func (l *Live) Recall(c journal.CallView) { l.calls.Take(c) }
 
 // Stop stops drawing, and ends the current line.
 func (l *Live) Stop() {
@@ -111,9 +104,10 @@ func (l *Live) Write(p []byte) (int, error) {
 
 // does sets the current activity.
 func (l *Live) does(text string) {
-	if l.doing != text {
-		l.doing, l.since = text, time.Now()
+	if l.doing != text && l.narrator.thought.Len() == 0 { // a thought began with the wait for the model
+		l.since = time.Now()
 	}
+	l.doing = text
 }
 
 // draw draws the status line.
@@ -148,160 +142,42 @@ func Spinner(tick int) string {
 func (l *Live) Frame(f journal.Frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls.Take(f.Data)
-	switch d := f.Data.(type) {
-	case journal.StartedView:
-		l.does(waitingText)
-	case journal.TextView:
-		if f.Event == journal.FrameThinking {
-			l.think(d.Text)
-		} else {
-			l.token(d.Text)
-		}
-	case journal.MessageView:
-		l.message(d)
-	case journal.CallView:
-		if text := strings.TrimSpace(l.aside); text != "" {
-			l.say(l.Style.Quoted(text))
-		}
-		l.aside = ""
-	case journal.CallStartedView, journal.ProgressView:
-		l.running()
-	case journal.ChildView:
-		l.note(fmt.Sprintf("agent %s begins (%s)", d.Agent, toolcrib.ShortID(d.Run)))
-	case journal.ConfirmationView:
-		if d.RunID != "" {
-			l.note(fmt.Sprintf("%s waits for a person", toolcrib.ShortID(d.RunID)))
-		} else if len(d.Calls) == 1 {
-			l.asked = d.Calls[0].ID
-		}
-	case journal.ResultView:
-		l.result(d)
-	case journal.ResolvedView:
-		card := l.card
-		l.note(Resolved(d))
-		l.card = card
-	case toolcrib.Notice:
-		// The last line about the run reports an exhausted budget and the remedy.
-		if d.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(d)) {
-			l.note(d.Code + ": " + d.Message)
-		}
-	case journal.DoneView:
-		l.end(d.Content)
-	case journal.ErrorView:
-		l.end("")
+	l.narrator.View = View{
+		Note: l.note, Notice: l.notice, Resolved: l.resolved, Piece: l.piece, Reply: l.reply, Call: l.call,
+		Asks: func(call string) { l.asked = call }, Result: l.result, Answer: l.answer,
+	}
+	l.narrator.Frame(f)
+	switch f.Data.(type) {
+	case journal.StartedView, journal.TextView, journal.MessageView, journal.CallStartedView, journal.ProgressView,
+		journal.ResultView:
+		l.does(l.activity())
 	}
 }
 
-// Calls tracks the calls of a run that have no result yet. The zero value is empty.
-type Calls struct {
-	open     map[string]journal.CallView
-	running  []string // IDs, in the order of their start
-	progress string
+// activity describes what the run is doing, or returns "" if the answer shows that.
+func (l *Live) activity() string {
+	n := &l.narrator
+	switch {
+	case len(n.running) > 0:
+		return "running " + n.Activity()
+	case n.streamed.Len() == 0 || n.thought.Len() > 0:
+		return n.Activity()
+	case l.OutTerminal:
+		return ""
+	}
+	return l.doing // the answer is not shown yet
 }
 
-// Take updates the calls from the data of a frame.
-func (c *Calls) Take(data any) {
-	switch d := data.(type) {
-	case journal.CallView:
-		if c.open == nil {
-			c.open = map[string]journal.CallView{}
-		}
-		c.open[d.ID] = d
-	case journal.CallStartedView:
-		c.running, c.progress = append(c.running, d.ID), ""
-	case journal.ProgressView:
-		c.progress = Progress(d)
-	}
-}
-
-// End removes and returns the call of a result.
-func (c *Calls) End(r journal.ResultView) journal.CallView {
-	c.running = slices.DeleteFunc(c.running, func(id string) bool { return id == r.ToolCallID })
-	c.progress = ""
-	call, ok := c.open[r.ToolCallID]
-	if !ok {
-		call.Name = r.Name
-	}
-	delete(c.open, r.ToolCallID)
-	return call
-}
-
-// Running describes the calls that are running, or returns "".
-func (c *Calls) Running() string {
-	names := make([]string, len(c.running))
-	for i, id := range c.running {
-		names[i] = "a call"
-		if call, ok := c.open[id]; ok {
-			names[i] = strings.TrimSpace(call.Name + " " + Arguments(call.Arguments, 40))
-		}
-	}
-	text := strings.Join(names, ", ")
-	if text != "" && c.progress != "" {
-		text += ": " + c.progress
-	}
-	return text
-}
-
-// Progress describes the progress of a call.
-func Progress(p journal.ProgressView) string {
-	message := p.Message[strings.LastIndexByte(p.Message, '\n')+1:] // the last line of output
-	if p.Fraction <= 0 {
-		return message
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s %.0f %%", message, 100*min(p.Fraction, 1)))
-}
-
-// Resolved describes a decision and who made it.
-func Resolved(r journal.ResolvedView) string { return decided(r.Decision) + " by " + r.By }
-
-func decided(decision string) string {
-	switch decision {
-	case journal.DecisionApprove:
-		return "approved"
-	case journal.DecisionDeny:
-		return "denied"
-	case journal.DecisionAnswer:
-		return "answered"
-	case journal.DecisionRetry:
-		return "to be run once more"
-	case journal.DecisionHappened:
-		return "counted as happened"
-	case journal.DecisionNotHappened:
-		return "counted as not happened"
-	}
-	return "decided call by call"
-}
-
-// token shows a piece of the answer.
-func (l *Live) token(text string) {
+// piece shows a piece of the answer.
+func (l *Live) piece(text string) {
 	if !l.OutTerminal {
 		return
 	}
-	l.does("")
 	if !l.writing {
 		l.clear()
 		l.writing, l.card = true, ""
 	}
-	l.streamed += text
 	fmt.Fprint(l.Out, l.text.write(text))
-}
-
-// think shows the last line of a thought in the status line.
-func (l *Live) think(text string) {
-	if l.thought += text; len(l.thought) > maxThought {
-		l.thought = strings.ToValidUTF8(l.thought[len(l.thought)-maxThought/2:], "")
-	}
-	l.doing = "thinking: " + LastLine(l.thought)
-}
-
-// maxThought bounds the part of a thought that is kept, in bytes.
-const maxThought = 4 << 10
-
-// LastLine returns the last line of a text that is not blank.
-func LastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // margin ends the current line, so that the next text begins at the margin.
@@ -312,18 +188,23 @@ func (l *Live) margin() {
 	l.writing = false
 }
 
-// message ends a reply. If its text was not streamed, it is kept, to be shown before the calls of
+// reply ends a reply. If its text was not streamed, it is kept, to be shown before the calls of
 // the reply: it is not the answer then.
-func (l *Live) message(m journal.MessageView) {
+func (l *Live) reply(r Reply) {
 	l.margin()
-	if l.streamed != "" {
-		l.lastText = l.streamed
-	}
-	l.streamed, l.thought = "", ""
 	if !l.OutTerminal {
-		l.aside = m.Text
+		l.aside = r.Text
+	} else if r.Streamed != "" {
+		l.lastText = r.Streamed
 	}
-	l.does(waitingText)
+}
+
+// call shows the reply that a call belongs to.
+func (l *Live) call(journal.CallView) {
+	if text := strings.TrimSpace(l.aside); text != "" {
+		l.say(l.Style.Quoted(text))
+	}
+	l.aside = ""
 }
 
 // say writes a line about the run.
@@ -335,31 +216,29 @@ func (l *Live) say(text string) {
 }
 
 // note writes a dimmed line about the run.
-func (l *Live) note(text string) {
-	if strings.HasPrefix(text, "reply_restarted") {
-		l.streamed, l.thought = "", ""
-	}
-	l.say(l.Style.Note(text))
+func (l *Live) note(text string) { l.say(l.Style.Note(text)) }
+
+// resolved shows a decision. The call that it is about is still the one shown last.
+func (l *Live) resolved(text string) {
+	card := l.card
+	l.note(text)
+	l.card = card
 }
 
-// running shows the running calls as the current activity.
-func (l *Live) running() {
-	if text := l.calls.Running(); text != "" {
-		l.does("running " + text)
-	} else {
-		l.does(waitingText)
+// notice shows a notice, except that the budget is exhausted: the last line about the run says that, with what to do.
+func (l *Live) notice(n toolcrib.Notice) {
+	if n.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(n)) {
+		l.note(n.Code + ": " + n.Message)
 	}
 }
 
 // result shows a call with its result.
-func (l *Live) result(r journal.ResultView) {
-	c := l.calls.End(r)
+func (l *Live) result(r Result) {
 	head := ""
 	if l.card != r.ToolCallID { // otherwise the call was just shown
-		head = l.Style.Call(c.Name, c.Arguments, r.Status)
+		head = l.Style.Call(r.Call.Name, r.Call.Arguments, r.Status)
 	}
-	l.say(head + l.Style.Fold(r, foldedLines, ""))
-	l.running()
+	l.say(head + l.Style.Fold(r.ResultView, foldedLines, ""))
 }
 
 // Call formats a call as a line: a dot in the color of its status, name, arguments. It leaves room for an indent.
@@ -375,11 +254,8 @@ func (s Style) Call(name string, arguments json.RawMessage, status toolcrib.Resu
 	}
 	name = Line(name, 64)
 	text := dot + " " + s.Bold(name)
-	if IsPlan(name, status) {
-		return text + "\n"
-	}
-	if args := Arguments(arguments, s.width()-len(name)-6); args != "" && args != "{}" {
-		text += " " + args
+	if args := Arguments(arguments, s.width()-len(name)-6); args != "{}" && !IsPlan(name, status) {
+		text += around(" ", args, "")
 	}
 	return text + "\n"
 }
@@ -390,8 +266,8 @@ func IsPlan(name string, status toolcrib.ResultStatus) bool {
 	return name == "update_plan" && status == toolcrib.ResultOK
 }
 
-// end shows the answer, unless it was streamed.
-func (l *Live) end(answer string) {
+// answer shows the answer, unless it was streamed.
+func (l *Live) answer(answer string) {
 	l.does("")
 	l.margin()
 	switch {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -153,6 +155,47 @@ func TestDurationAndCost(t *testing.T) {
 }
 
 func frame(event string, data any) journal.Frame { return journal.Frame{Event: event, Data: data} }
+
+// What a run of two agents shows while it is active, to a terminal and to a file.
+func TestLive_Golden(t *testing.T) {
+	const id = "run_01K0PARENT1000000000000000"
+	for name, terminal := range map[string]bool{"live_terminal": true, "live_file": false} {
+		var out bytes.Buffer
+		l := &Live{Out: &out, Err: &out, OutTerminal: terminal, Style: Style{Width: 80}}
+		l.Start()
+		for _, e := range keptRuns(t)[id] {
+			f, ok := journal.View(id, e)
+			if !ok {
+				continue
+			}
+			if m, ok := f.Data.(journal.MessageView); ok {
+				l.Frame(frame(journal.FrameThinking, journal.TextView{Text: "Let me see."}))
+				l.Frame(frame(journal.FrameToken, journal.TextView{Text: m.Text}))
+			}
+			l.Frame(f)
+		}
+		l.Stop()
+		wantGolden(t, name, out.String())
+	}
+}
+
+// A run that is resumed shows from its first event on what it does; its start was shown before.
+func TestLive_ResumedActivity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := &Live{Out: io.Discard, Err: &log, ErrTerminal: true}
+		l.Start()
+		l.Frame(frame("tool_call", journal.CallView{ID: "c", Name: "read_file"}))
+		l.Frame(frame("tool_started", journal.CallStartedView{ID: "c"}))
+		time.Sleep(time.Second)
+		l.Frame(frame("tool_result", journal.ResultView{ToolCallID: "c", Status: toolcrib.ResultOK}))
+		time.Sleep(time.Second)
+		l.Stop()
+		if got := log.String(); !strings.Contains(got, "running read_file 300ms") || !strings.Contains(got, "waiting for the model 300ms") {
+			t.Errorf("the status line: %q", got)
+		}
+	})
+}
 
 // The answer stands on the output once: streamed on a terminal, whole elsewhere.
 func TestLiveAnswerOnce(t *testing.T) {

@@ -69,9 +69,15 @@ func wantStory(t *testing.T, name string, story Story, events []toolcrib.Event) 
 			got = append(got, l)
 		}
 	}
+	wantGolden(t, name, strings.Join(got, ""))
+}
+
+// wantGolden compares a text with a golden file.
+func wantGolden(t *testing.T, name, got string) {
+	t.Helper()
 	golden := "testdata/" + name + ".golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(strings.Join(got, "")), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +85,7 @@ func wantStory(t *testing.T, name string, story Story, events []toolcrib.Event) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), strings.Join(got, "")); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("(-golden +now)\n%s", diff)
 	}
 }
@@ -140,14 +146,13 @@ func TestStoryOfSiblings(t *testing.T) {
 
 // What a run below has read taints, each source once.
 func TestStoryOfSources(t *testing.T) {
-	var out strings.Builder
-	story := Story{Out: &out, taint: []string{"mcp:notes"}}
+	var got []string
+	narrator := Narrator{View: View{Note: func(text string) { got = append(got, text) }}, taint: []string{"mcp:notes"}}
 	for range 2 {
-		story.tainted(&journal.ToolResult{Untrusted: true, Source: "agent asker", Sources: []string{"web", "mcp:notes", "web"}})
+		narrator.tainted(&journal.ToolResult{Untrusted: true, Source: "agent asker", Sources: []string{"web", "mcp:notes", "web"}})
 	}
-	story.tainted(&journal.ToolResult{Source: "b", Sources: []string{"c"}})
-	if got := out.String(); strings.Count(got, "\n") != 1 ||
-		!strings.Contains(got, "untrusted data of agent asker, web: ") {
+	narrator.tainted(&journal.ToolResult{Source: "b", Sources: []string{"c"}})
+	if len(got) != 1 || !strings.Contains(got[0], "untrusted data of agent asker, web: ") {
 		t.Errorf("%q", got)
 	}
 }

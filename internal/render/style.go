@@ -127,19 +127,12 @@ func (s Style) paragraphs(w io.Writer, rows [][]string) {
 // estimated. [toolcrib.Usage.Estimated] is not sufficient for that, since it is also true if only
 // the price is unknown.
 func Tokens(u toolcrib.Usage, estimated bool) string {
-	approx := ""
-	if estimated && u.TotalTokens > 0 {
-		approx = "~"
-	}
-	text := fmt.Sprintf("%s%s tokens", approx, Number(u.TotalTokens))
 	if u.TotalTokens == 0 {
-		return text
+		return "0 tokens"
 	}
-	in := Number(u.InputTokens) + " in"
-	if u.CachedInputTokens > 0 {
-		in += ", " + Number(u.CachedInputTokens) + " of them cached"
-	}
-	return fmt.Sprintf("%s (%s, %s out)", text, in, Number(u.OutputTokens))
+	cached := when(u.CachedInputTokens > 0, Number(u.CachedInputTokens)+" of them cached, ")
+	return fmt.Sprintf("%s%s tokens (%s in, %s%s out)", when(estimated, "~"), Number(u.TotalTokens), Number(u.InputTokens),
+		cached, Number(u.OutputTokens))
 }
 
 // Cost formats a cost in dollars, or returns "?" if no price is known.
@@ -149,10 +142,8 @@ func Cost(u toolcrib.Usage, known bool) string {
 		return "?"
 	case u.CostUSD == 0:
 		return "$0"
-	case u.Estimated:
-		return "~" + dollars(u.CostUSD)
 	}
-	return dollars(u.CostUSD)
+	return when(u.Estimated, "~") + dollars(u.CostUSD)
 }
 
 func dollars(usd float64) string {
@@ -164,15 +155,11 @@ func dollars(usd float64) string {
 
 // Number groups the digits of n in threes.
 func Number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
+	digits, negative := strings.CutPrefix(strconv.FormatInt(n, 10), "-")
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
-	return sign + digits
+	return when(negative, "-") + digits
 }
 
 // Bar draws value as a share of most: a bar of at most width columns, in eighths of a column. A

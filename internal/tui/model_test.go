@@ -417,7 +417,7 @@ func TestUnfold(t *testing.T) {
 func TestShelfIsBounded(t *testing.T) {
 	d := newDesk(t, 80, false)
 	for i := range 2 * maxShelf {
-		d.result(journal.ResultView{Name: "x", Content: fmt.Sprint("number ", i+1), Status: toolcrib.ResultOK}, false)
+		d.frames(result("c", "x", toolcrib.ResultOK, fmt.Sprint("number ", i+1)))
 	}
 	for n, want := range map[int]string{0: "number 400", 201: "number 201", 200: "nothing folded", 401: "nothing folded", -1: "nothing folded"} {
 		d.prints = nil
@@ -594,7 +594,7 @@ func longTalks() map[string]func(m *model) {
 			}
 		},
 		"answer": func(m *model) { m.whole(large) },
-		"coming": func(m *model) { m.token(strings.ReplaceAll(large, "\n", " ")) }, // all of it one paragraph
+		"coming": func(m *model) { m.frame(token(strings.ReplaceAll(large, "\n", " "))) }, // all of it one paragraph
 	}
 }
 

@@ -116,7 +116,7 @@ func rendered(t testing.TB, text string, width int, color bool, piece func(left 
 	m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
 	for rest := text; rest != ""; {
 		n := piece(len(rest))
-		m.token(rest[:n])
+		m.frame(token(rest[:n]))
 		if len(m.turn.tail) > maxLine+len(rest[:n]) {
 			t.Fatalf("%d bytes wait", len(m.turn.tail))
 		}

@@ -14,66 +14,24 @@ import (
 
 // turn is the state of the current turn.
 type turn struct {
-	started  bool            // a run was started
-	tail     string          // last line of the reply, which may continue
-	streamed strings.Builder // text of the current reply so far
-	shown    string          // text of the last reply that was shown
-	thought  strings.Builder
-	writing  string // tool whose call the model is writing
-	calls    render.Calls
+	narrator render.Narrator
+	tail     string // last line of the reply, which may continue
+	shown    string // text of the last reply that was shown
+	whole    bool   // the next result is shown completely
 }
-
-// maxThought bounds the stored part of a thought, in bytes.
-const maxThought = 64 << 10
 
 // frame handles the next event of the run.
 func (m *model) frame(f journal.Frame) {
 	t := &m.turn
-	t.calls.Take(f.Data)
-	switch d := f.Data.(type) {
-	case journal.TextView:
-		if f.Event == journal.FrameThinking {
-			m.think(d.Text)
-		} else {
-			m.token(d.Text)
-		}
-	case journal.StartedView:
-		t.started = true
-	case journal.MessageView:
-		m.message(d)
-	case journal.CallDeltaView:
-		if d.Name != "" {
-			m.endThought()
-			t.writing = d.Name
-		}
-	case journal.ResultView:
-		m.result(d, false)
-	case Whole:
-		m.result(d.ResultView, true)
-	case journal.ResolvedView:
-		m.note(render.Resolved(d))
-	case toolcrib.Notice:
-		if d.Code == "reply_restarted" {
-			m.endReply()
-		}
-		m.notice(d.Code + ": " + d.Message)
-	case journal.DoneView:
-		m.end(d.Content)
-	case journal.ErrorView:
-		m.endReply()
-		if d.Message != "" {
-			m.warn(string(d.StopReason) + ": " + d.Message)
-		}
-		m.end("")
+	t.narrator.View = render.View{
+		Notice: m.notice, Resolved: m.note, Fault: m.warn, Thought: m.thought, Piece: m.answer, Reply: m.reply,
+		Result: m.result, Answer: m.end,
 	}
-}
-
-// token shows a piece of the answer: complete lines are printed, the rest is in the live region.
-func (m *model) token(text string) {
-	m.endThought()
-	m.turn.writing = ""
-	m.turn.streamed.WriteString(text)
-	m.answer(text)
+	whole, ok := f.Data.(Whole)
+	if t.whole = ok; ok {
+		f.Data = whole.ResultView
+	}
+	t.narrator.Frame(f)
 }
 
 // answer prints the complete lines of an answer.
@@ -138,48 +96,27 @@ func (m *model) whole(text string) {
 	m.endAnswer()
 }
 
-// endReply prints the rest of a reply.
+// endReply prints the rest of a reply, as something else is printed after it.
 func (m *model) endReply() {
-	m.endThought()
+	m.turn.narrator.EndReply()
 	m.endAnswer()
-	m.turn.streamed.Reset()
-	m.turn.writing = ""
 }
 
-// message ends a reply. It shows a reply that was not, or not completely, streamed.
-func (m *model) message(msg journal.MessageView) {
-	t := &m.turn
-	if t.thought.Len() == 0 && t.streamed.Len() == 0 && msg.Thinking != "" {
-		m.think(msg.Thinking)
-	}
-	streamed := t.streamed.String()
+// reply ends a reply. It shows a reply that was not, or not completely, streamed.
+func (m *model) reply(r render.Reply) {
 	m.endReply()
 	switch {
-	case streamed == "":
-		m.whole(msg.Text)
-	case strings.HasPrefix(msg.Text, streamed):
-		m.whole(msg.Text[len(streamed):])
-	case msg.Text != "" && strings.TrimSpace(msg.Text) != strings.TrimSpace(streamed):
+	case strings.HasPrefix(r.Text, r.Streamed):
+		m.whole(r.Text[len(r.Streamed):])
+	case r.Text != "" && strings.TrimSpace(r.Text) != strings.TrimSpace(r.Streamed):
 		m.note("the whole reply is:")
-		m.whole(msg.Text)
+		m.whole(r.Text)
 	}
-	t.shown = msg.Text
+	m.turn.shown = r.Text
 }
 
-// think adds a piece of a thought.
-func (m *model) think(text string) {
-	t := &m.turn
-	t.thought.WriteString(text[:min(len(text), max(maxThought-t.thought.Len(), 0))])
-}
-
-// endThought folds a thought into one line.
-func (m *model) endThought() {
-	t := &m.turn
-	text := strings.TrimSpace(strings.ToValidUTF8(t.thought.String(), "\uFFFD"))
-	t.thought.Reset()
-	if text == "" {
-		return
-	}
+// thought prints a thought folded into one line.
+func (m *model) thought(text string) {
 	m.shelf = append(m.shelf, shelved{thought: text})
 	tail := " · " + m.shelved()
 	m.gap()
@@ -189,21 +126,20 @@ func (m *model) endThought() {
 // Whole is the result of a call that a user made directly, which is shown completely.
 type Whole struct{ journal.ResultView }
 
-// result prints a call with the beginning of its result, or all of it if whole is set.
-func (m *model) result(r journal.ResultView, whole bool) {
-	call := m.turn.calls.End(r)
-	r.Name = call.Name
-	m.shelf = append(m.shelf, shelved{arguments: call.Arguments, result: &r})
+// result prints a call with the beginning of its result.
+func (m *model) result(r render.Result) {
+	r.Name = r.Call.Name
+	m.shelf = append(m.shelf, shelved{arguments: r.Call.Arguments, result: &r.ResultView})
 	most, more := 1, m.shelved()
 	switch {
-	case whole || render.IsPlan(r.Name, r.Status):
+	case m.turn.whole || render.IsPlan(r.Name, r.Status):
 		most, more = 0, ""
 	case r.Name == commandTool: // ok does not include the exit status
 		most = shownOutput
 	}
 	s := m.style()
 	m.gap()
-	m.print(lines(s.Call(r.Name, call.Arguments, r.Status) + s.Fold(r, most, more))...)
+	m.print(lines(s.Call(r.Name, r.Call.Arguments, r.Status) + s.Fold(r.ResultView, most, more))...)
 }
 
 // Only a few rows of a command's output are shown, enough for the summary of a test run.
@@ -218,7 +154,6 @@ func (m *model) end(answer string) {
 	if strings.TrimSpace(answer) != strings.TrimSpace(m.turn.shown) {
 		m.whole(answer)
 	}
-	m.turn.calls = render.Calls{}
 }
 
 // lines splits a text at line breaks, without empty lines at its end.
@@ -228,7 +163,11 @@ func lines(text string) []string { return strings.Split(strings.TrimRight(text, 
 const maxNotices = 100
 
 // notice shows a notice of a run, once per conversation.
-func (m *model) notice(text string) {
+func (m *model) notice(n toolcrib.Notice) {
+	if n.Code == render.NoticeRestarted {
+		m.endReply()
+	}
+	text := n.Code + ": " + n.Message
 	if m.noticed[text] {
 		return
 	}

@@ -85,22 +85,9 @@ func (m *model) tail(text string, most int) []string {
 
 // activity describes the current activity on one line.
 func (m *model) activity() string {
-	s, t := m.style(), &m.turn
-	what, running := "waiting for the model", t.calls.Running()
-	switch {
-	case m.stopped:
+	s, what := m.style(), m.turn.narrator.Activity()
+	if m.stopped {
 		what = "stopping"
-	case running != "":
-		what = running
-	case t.thought.Len() > 0:
-		text := t.thought.String()
-		what = "thinking: " + render.LastLine(strings.ToValidUTF8(text[max(len(text)-2<<10, 0):], ""))
-	case t.writing != "":
-		what = "writing a call of " + t.writing
-	case t.streamed.Len() > 0:
-		what = "writing"
-	case !t.started:
-		what = "working"
 	}
 	since := m.now().Sub(m.began)
 	tail := ""
