@@ -23,6 +23,7 @@ type Narrator struct {
 
 	started  bool            // the run has started
 	streamed strings.Builder // text of the current reply so far
+	thinks   bool            // pieces of a thought of the current reply came
 	thought  strings.Builder // current thought
 	recent   string          // end of the current thought
 	writing  string          // tool whose call the model is writing
@@ -107,6 +108,7 @@ func (n *Narrator) Frame(f journal.Frame) {
 		n.started = true
 	case journal.TextView:
 		if f.Event == journal.FrameThinking {
+			n.thinks = true
 			n.think(d.Text)
 			return
 		}
@@ -120,11 +122,12 @@ func (n *Narrator) Frame(f journal.Frame) {
 			n.writing = d.Name
 		}
 	case journal.MessageView:
-		if n.thought.Len() == 0 && n.streamed.Len() == 0 {
+		if !n.thinks && n.streamed.Len() == 0 {
 			n.think(d.Thinking)
 		}
 		r := Reply{Text: d.Text, Streamed: n.streamed.String()}
 		n.EndReply()
+		n.thinks = false
 		show(n.Reply, r)
 	case journal.CallView:
 		n.call(d.ID).CallView = d
@@ -149,6 +152,7 @@ func (n *Narrator) Frame(f journal.Frame) {
 	case toolcrib.Notice:
 		if d.Code == NoticeRestarted {
 			n.EndReply()
+			n.thinks = false
 		}
 		show(n.Notice, d)
 	case journal.DoneView:

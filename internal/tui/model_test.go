@@ -413,6 +413,19 @@ func TestUnfold(t *testing.T) {
 	}
 }
 
+// A thought before a call is folded once: when the call begins, and not once more when the reply is complete.
+func TestTurn_ThoughtOnce(t *testing.T) {
+	d := newDesk(t, 80, false)
+	d.frames(thinking("I look into the file."),
+		frame(journal.FrameToolCallDelta, journal.CallDeltaView{ID: "c", Name: "read_file"}),
+		frame(string(journal.KindMessage), journal.MessageView{Thinking: "I look into the file."}),
+		frame(string(journal.KindMessage), journal.MessageView{Thinking: "This one did not stream.", Text: "Done."}))
+	got := strings.Join(d.prints, "\n")
+	if strings.Count(got, "I look into") != 1 || strings.Count(got, "This one") != 1 {
+		t.Errorf("the thoughts are shown as:\n%s", got)
+	}
+}
+
 // TestShelfIsBounded keeps the newest.
 func TestShelfIsBounded(t *testing.T) {
 	d := newDesk(t, 80, false)
