@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -26,6 +28,7 @@ const maxBroken = 4 << 10
 // that were read differently from how they were written.
 func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices []toolcrib.Body) {
 	ids, offered := newIDs(d.s.IDs, d.r.Mask), d.s.Offering()
+	d.read = nil
 	n := 0
 	for i := range reply.Message.Parts {
 		if c := reply.Message.Parts[i].ToolCall; c != nil {
@@ -84,18 +87,19 @@ func (d *driver) readArguments(c *toolcrib.ToolCall) {
 	if string(sent) == "null" {
 		sent = nil
 	}
-	if ReadArguments(c, d.r.Mask, sent); c.Malformed || d.s.Start.Agent.Arguments == ArgumentsStrict {
-		return
+	convert := !c.Malformed && d.s.Start.Agent.Arguments != ArgumentsStrict
+	read := d.r.Gate.Read(scopeOf(d.s.Start), c.Name, sent, convert)
+	setArguments(c, d.r.Mask, sent, read.Canonical, read.Err)
+	if len(read.Converted) > 0 {
+		c.Sent = cutBroken(d.r.Mask, sent)
+		for _, text := range read.Converted {
+			c.Converted = append(c.Converted, d.r.Mask.Mask(text))
+		}
 	}
-	arguments, converted := d.r.Gate.Lossless(scopeOf(d.s.Start), c.Name, sent)
-	if arguments == nil {
-		return
+	if d.read == nil {
+		d.read = make(map[string]*gate.Arguments)
 	}
-	for i := range converted {
-		converted[i] = d.r.Mask.Mask(converted[i])
-	}
-	c.Broken, c.Problem, c.Converted, c.Sent = "", "", converted, cutBroken(d.r.Mask, sent)
-	c.Arguments, c.Secret = d.r.Mask.Arguments(arguments)
+	d.read[c.ID] = read
 }
 
 // cutBroken returns the part that is kept of arguments as the model wrote them.
@@ -109,6 +113,10 @@ func cutBroken(mask *guard.Masker, raw []byte) string {
 // is never run.
 func ReadArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte) {
 	canonical, err := guard.Arguments(raw)
+	setArguments(c, mask, raw, canonical, err)
+}
+
+func setArguments(c *toolcrib.ToolCall, mask *guard.Masker, raw []byte, canonical json.RawMessage, err error) {
 	if err == nil {
 		c.Arguments, c.Secret = mask.Arguments(canonical)
 		return

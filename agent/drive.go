@@ -25,6 +25,8 @@ type driver struct {
 	model toolcrib.Model // the model of s.Model, opened at first use
 	index int            // index of the open model
 	tools string         // how the open model takes tools
+	// read has the arguments of the last reply's calls, by call ID. It is lost in a run that is resumed.
+	read map[string]*gate.Arguments
 	// verdicts are the gate's verdicts on the current turn, with their permits. A verdict is used only
 	// if the journal has the same.
 	verdicts []gate.Verdict

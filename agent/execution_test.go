@@ -25,10 +25,20 @@ type targeted struct {
 	write bool
 }
 
-func (t targeted) Targets(c toolcrib.Call) []toolcrib.Target {
+func (t targeted) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
 	var args struct{ Path string }
 	mustDecode(c.Arguments, &args)
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: args.Path, Write: t.write}}
+	plan := planOf(t.fn, c)
+	plan.Targets = []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: args.Path, Write: t.write}}
+	return plan, nil
+}
+
+// planOf returns a plan that does what Call of a tool does.
+func planOf(f *fn, c toolcrib.Call) *toolcrib.Plan {
+	return &toolcrib.Plan{Run: func(ctx context.Context, now toolcrib.Call) (toolcrib.Output, error) {
+		now.Arguments = c.Arguments
+		return f.Call(ctx, now)
+	}}
 }
 
 // withTools makes a world whose gate knows these tools instead.
@@ -212,13 +222,13 @@ func TestSecretsAreMasked(t *testing.T) {
 // lingering is a write whose preparation takes until the run is cancelled.
 type lingering struct{ *fn }
 
-func (lingering) Prepare(ctx context.Context, _ toolcrib.Call) (json.RawMessage, error) {
-	<-ctx.Done()
-	return json.RawMessage(`{}`), nil
-}
-
-func (lingering) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
-	return toolcrib.Reconciled{}, nil
+func (l lingering) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	plan := planOf(l.fn, c)
+	plan.Prepare = func(ctx context.Context, _ toolcrib.Call) (json.RawMessage, error) {
+		<-ctx.Done()
+		return json.RawMessage(`{}`), nil
+	}
+	return plan, nil
 }
 
 // A write that is ready only after the run was told to stop does not start, though

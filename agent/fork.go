@@ -140,11 +140,11 @@ func ranBefore(kept []journal.RanCall) []RanCall {
 }
 
 // keptRan returns earlier calls in the form of the journal.
-func (r *Runner) keptRan(ran []RanCall) []journal.RanCall {
+func (r *Runner) keptRan(ctx context.Context, ran []RanCall) []journal.RanCall {
 	var all []journal.RanCall
 	for _, c := range ran {
 		if c.call.Name != "" {
-			c.Does = r.Gate.Does(c.call, c.targets)
+			c.Does = r.Gate.Does(ctx, c.call, c.targets)
 		}
 		all = append(all, c.RanCall)
 	}

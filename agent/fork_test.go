@@ -134,12 +134,15 @@ func TestFork_AlreadyRan_Which(t *testing.T) {
 // placed is a tool that writes the file that its argument at names.
 type placed struct{ fn }
 
-func (*placed) Targets(c toolcrib.Call) []toolcrib.Target {
-	var in struct{ At string }
-	if json.Unmarshal(c.Arguments, &in) != nil {
-		return nil
+func (p *placed) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	var in struct{ At, Text string }
+	if err := json.Unmarshal(c.Arguments, &in); err != nil {
+		return nil, err
 	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: filepath.Join("/w", in.At), Write: true}}
+	plan := planOf(&p.fn, c)
+	plan.Targets = []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: filepath.Join("/w", in.At), Write: true}}
+	plan.Content = []string{in.Text}
+	return plan, nil
 }
 
 // A call that does the same is one that already ran, however it is spelled, in a fork and in

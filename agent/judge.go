@@ -30,6 +30,7 @@ func (d *driver) judge(ctx context.Context) error {
 		}
 	}
 	facts := factsOf(s)
+	facts.Read = d.read
 	if !d.r.Mask.Empty() {
 		facts.Mask = d.r.Mask.Mask
 	}

@@ -100,15 +100,16 @@ type noting struct {
 	done map[string]bool
 }
 
-func (n noting) Prepare(_ context.Context, c toolcrib.Call) (json.RawMessage, error) {
-	return json.RawMessage(`{"id":"` + c.ID + `"}`), nil
-}
-
-func (n noting) Reconcile(_ context.Context, c toolcrib.Call, prepared json.RawMessage) (toolcrib.Reconciled, error) {
-	if n.done[c.ID] && string(prepared) == `{"id":"`+c.ID+`"}` {
-		return toolcrib.Reconciled{State: toolcrib.Happened, Output: toolcrib.Output{Text: "noted"}}, nil
+func (n noting) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, record := planOf(n.fn, c), `{"id":"`+c.ID+`"}`
+	plan.Prepare = func(context.Context, toolcrib.Call) (json.RawMessage, error) { return json.RawMessage(record), nil }
+	plan.Reconcile = func(_ context.Context, c toolcrib.Call, prepared json.RawMessage) (toolcrib.Reconciled, error) {
+		if n.done[c.ID] && string(prepared) == record {
+			return toolcrib.Reconciled{State: toolcrib.Happened, Output: toolcrib.Output{Text: "noted"}}, nil
+		}
+		return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
 	}
-	return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
+	return plan, nil
 }
 
 // A write of which its tool can tell is never put to a person: it happened, or it

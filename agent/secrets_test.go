@@ -331,8 +331,12 @@ type showing struct {
 	text string
 }
 
-func (s showing) Preview(context.Context, toolcrib.Call) (toolcrib.Preview, error) {
-	return toolcrib.Preview{Kind: "diff", Text: s.text}, nil
+func (s showing) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	plan := planOf(s.fn, c)
+	plan.Preview = func(context.Context) (toolcrib.Preview, error) {
+		return toolcrib.Preview{Kind: "diff", Text: s.text}, nil
+	}
+	return plan, nil
 }
 
 // A preview is masked before it is cut: neither the end of a long line nor lines that are

@@ -130,7 +130,7 @@ func (r *Runner) begin(ctx context.Context, task Task) (*driver, error) {
 	if len(attached) > 0 && r.Gate.FilesUntrusted() && !slices.Contains(task.Taint, attachmentSource) {
 		task.Taint = append(slices.Clone(task.Taint), attachmentSource)
 	}
-	start := r.started(&task, task.place(attached))
+	start := r.started(ctx, &task, task.place(attached))
 	start.CostCap = costCap
 	if err := r.checkSecrets(start); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func ignoredTools(model string) *journal.Notice {
 	return journal.Noticef(core.NoticeToolsIgnored, "model %s takes no tools; the run continues without them", model)
 }
 
-func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStarted {
+func (r *Runner) started(ctx context.Context, task *Task, attached []toolcrib.Part) *journal.RunStarted {
 	// In the stored form, so that requests have the same bytes after the run is loaded again.
 	task.Agent.System = r.Mask.Clean(task.Agent.System)
 	task.Agent.OutputSchema = guard.EscapeJSON(r.Mask.MaskJSON(task.Agent.OutputSchema))
@@ -215,7 +215,7 @@ func (r *Runner) started(task *Task, attached []toolcrib.Part) *journal.RunStart
 		Format: journal.Format, Version: r.Version,
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Before: task.Before, Parent: task.Parent, Depth: task.Depth,
-		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(task.Ran),
+		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(ctx, task.Ran),
 		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once, Asked: task.Asked,
 		System: task.Agent.System, Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,

@@ -93,7 +93,8 @@ func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply)
 	trimmed := strings.TrimSpace(text)
 	call, ok := textCall(d.s.Models[sent.Model].ID, trimmed)
 	if ok && reply.Finish.Reason == toolcrib.FinishStop && offered[call.Name] && len(d.s.Taint) == 0 &&
-		d.r.Gate.Fits(scopeOf(d.s.Start), call.Name, call.Arguments) && !heldBefore(d.s, trimmed, string(call.Arguments)) {
+		d.r.Gate.Read(scopeOf(d.s.Start), call.Name, call.Arguments, false).Valid() &&
+		!heldBefore(d.s, trimmed, string(call.Arguments)) {
 		reply.Message.Parts = slices.DeleteFunc(reply.Message.Parts, func(p toolcrib.Part) bool {
 			return p.Text != "" && p.Thinking == nil
 		})

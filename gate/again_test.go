@@ -1,9 +1,11 @@
 package gate_test
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,21 +15,22 @@ import (
 // linedTool is a tool with command lines of words, joined by semicolons.
 type linedTool struct{ plainTool }
 
-func (*linedTool) Programs(call toolcrib.Call) (all []toolcrib.Program) {
+func (l *linedTool) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	var in struct{ Line string }
-	if json.Unmarshal(call.Arguments, &in) != nil {
-		panic("no arguments")
+	if err := json.Unmarshal(call.Arguments, &in); err != nil {
+		return nil, err
 	}
+	p := &toolcrib.Plan{CommandLine: true, Run: l.Call}
 	for line := range strings.SplitSeq(in.Line, ";") {
 		var words []toolcrib.Word
 		for _, w := range strings.Fields(line) {
 			words = append(words, toolcrib.Word{Text: w, Unknown: strings.HasPrefix(w, "$")})
 		}
 		if len(words) > 0 {
-			all = append(all, toolcrib.Program{Name: words[0], Args: words[1:]})
+			p.Programs = append(p.Programs, toolcrib.Program{Name: words[0], Args: words[1:]})
 		}
 	}
-	return all
+	return p, nil
 }
 
 // What a call does is the same however it is spelled, and other than what others do.
@@ -45,6 +48,15 @@ func TestDoes(t *testing.T) {
 			all = append(all, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join("/ws", name), Write: true})
 		}
 		return all
+	}, content: func(c toolcrib.Call) []string {
+		var in struct {
+			Content string
+			N       int
+		}
+		if json.Unmarshal(c.Arguments, &in) != nil {
+			return nil
+		}
+		return []string{in.Content, strconv.Itoa(in.N)}
 	}}
 	breaks := &fullTool{plainTool: plainTool{writes("breaks")}, targets: func(toolcrib.Call) []toolcrib.Target { panic("targets") }}
 	g := newGate(t, put, breaks, &linedTool{plainTool{writes("line")}}, tool(writes("plain")))
@@ -53,11 +65,11 @@ func TestDoes(t *testing.T) {
 		targets := []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: "/ws/a", Write: true}}
 		switch name {
 		case "put":
-			targets = put.Targets(c)
+			targets = put.targets(c)
 		case "line":
 			targets = nil
 		}
-		return g.Does(c, targets)
+		return g.Does(t.Context(), c, targets)
 	}
 	for _, tt := range []struct {
 		name, one, other string

@@ -53,7 +53,7 @@ func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // nothing is decided here
 	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name]}
 	b, _ := guard.Contain(func() (b *journal.Binding, err error) { // a tool that panics binds nothing
-		if j.entry != nil && j.argumentsStep() == nil {
+		if j.entry != nil && j.argumentsStep() == nil && j.planStep() == nil {
 			b, _ = j.bind()
 		}
 		return b, nil
@@ -67,14 +67,14 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	at := j.workspace()
 	b := &journal.Binding{
 		Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID,
-		CommandLine: j.entry.commander != nil, Source: j.entry.spec.Source,
+		CommandLine: j.plan.CommandLine, Source: j.entry.spec.Source,
 	}
-	if j.entry.binder == nil {
+	if j.plan.Files == nil {
 		return b, nil
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	files, err := contained(j.gate, func() ([]toolcrib.FileState, error) { return j.entry.binder.Bind(ctx, j.judged()) })
+	files, err := contained(j.gate, func() ([]toolcrib.FileState, error) { return j.plan.Files(ctx) })
 	if b.Files = files; err == nil {
 		return b, nil
 	}

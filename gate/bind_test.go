@@ -14,18 +14,12 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// binder is a tool that says what its calls are bound to.
-type binder struct {
-	fullTool
-	bind func() ([]toolcrib.FileState, error)
-}
-
-func (b *binder) Bind(context.Context, toolcrib.Call) ([]toolcrib.FileState, error) { return b.bind() }
-
 // liner is a tool that runs command lines.
 type liner struct{ plainTool }
 
-func (*liner) Programs(toolcrib.Call) []toolcrib.Program { return nil }
+func (l *liner) Plan(context.Context, toolcrib.Call) (*toolcrib.Plan, error) {
+	return &toolcrib.Plan{CommandLine: true, Run: l.Call}, nil
+}
 
 // folder makes folders below a temporary one, and returns that.
 func folder(t *testing.T, names ...string) string {
@@ -84,7 +78,7 @@ func TestH16_ApprovalIsBound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ws := filepath.Join(folder(t, "ws"), "ws")
 			now := 0
-			g := newGate(t, &binder{fullTool{plainTool: plainTool{writes("x")}}, func() ([]toolcrib.FileState, error) {
+			g := newGate(t, &fullTool{plainTool: plainTool{writes("x")}, files: func() ([]toolcrib.FileState, error) {
 				return c.files[now], nil
 			}})
 			s, f := wide(), offering(g)
@@ -142,7 +136,7 @@ func TestN21_BindFails(t *testing.T) {
 		"a panic":                   func() ([]toolcrib.FileState, error) { panic("password=1") },
 		"an error made to be shown": func() ([]toolcrib.FileState, error) { return nil, toolcrib.Failf(toolcrib.NotFound, "a") },
 	} {
-		g := newGate(t, &binder{fullTool{plainTool: plainTool{writes("x")}}, bind})
+		g := newGate(t, &fullTool{plainTool: plainTool{writes("x")}, files: bind})
 		v := judgeOne(t, g, call("1", "x", `{}`))
 		wantRefused(t, v, toolcrib.ReasonToolPolicy, "")
 		if strings.Contains(v.Content, "password") || v.Binding != nil || v.Questions != nil {
@@ -162,9 +156,8 @@ func TestH16_RememberedInItsWorkspace(t *testing.T) {
 	write := fullTool{plainTool: plainTool{writes("put")}, targets: func(toolcrib.Call) []toolcrib.Target {
 		return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: at, Write: true}, {Kind: "host", Name: "h", Write: true}}
 	}}
-	g := newGate(t, &binder{write, func() ([]toolcrib.FileState, error) {
-		return []toolcrib.FileState{{Path: at, State: "x"}}, nil
-	}}, &liner{plainTool{writes("sh")}}, tool(writes("other")))
+	write.files = func() ([]toolcrib.FileState, error) { return []toolcrib.FileState{{Path: at, State: "x"}}, nil }
+	g := newGate(t, &write, &liner{plainTool{writes("sh")}}, tool(writes("other")))
 	ask := func(name, workspace string, remembered ...journal.Remembered) gate.Verdict {
 		t.Helper()
 		s, f := wide(), offering(g)

@@ -2,8 +2,10 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -18,8 +20,8 @@ func (j *judgement) holdsSecret(mark string) *refusal {
 		j.name(), mark).because(toolcrib.ReasonToolPolicy, "")
 }
 
-// argumentsStep reads and validates the arguments (H4), and makes the call that the later steps
-// judge.
+// argumentsStep makes the call that the later steps judge, of arguments that were read strictly and
+// are valid (H4). They are read here if they were not when the reply came.
 func (j *judgement) argumentsStep() *refusal {
 	if j.asked.Broken != "" || j.asked.Problem != "" {
 		return broken(j.asked.Problem)
@@ -27,20 +29,24 @@ func (j *judgement) argumentsStep() *refusal {
 	if j.asked.Secret != "" {
 		return j.holdsSecret(guard.Mark(j.asked.Secret))
 	}
-	// They should be canonical already. They are read again so that a caller's mistake cannot give
-	// one call two texts.
-	canonical, value, err := guard.ReadArguments(j.asked.Arguments)
-	if err != nil {
-		return broken(err.Error())
+	read := j.facts.Read[j.asked.ID]
+	if !read.of(j.entry, j.asked.Arguments) {
+		read = j.entry.read(j.asked.Arguments, false)
+	}
+	canonical := read.Canonical
+	if read.Err != nil {
+		return broken(read.Err.Error())
 	}
 	if mark := guard.FindMark(canonical); mark != "" {
 		return j.holdsSecret(mark)
 	}
-	if j.entry.schema == nil {
+	if read.schema == nil {
 		return refuse("invalid_arguments: the arguments cannot be checked, so the call was refused. Continue without it.")
 	}
-	if r := j.entry.schema.checkArguments(value); r != nil {
+	if r := read.invalid; r != nil {
 		if text, ok := strings.CutPrefix(r.message, "invalid_arguments: "); ok && j.scope.Worker != nil { // X19
+			own := *r
+			r = &own
 			r.message = fmt.Sprintf("invalid_arguments: input args failed schema validation for tool '%s': %s", j.name(), text)
 		}
 		return r
@@ -75,13 +81,11 @@ func broken(problem string) *refusal {
 	return r
 }
 
-// policyStep asks the tool's own policy. The text of a [*toolcrib.ToolError] is written for the
-// model (C15); any other error is for operators.
-func (j *judgement) policyStep() *refusal {
-	if j.entry.admitter == nil {
-		return nil
-	}
-	err := j.entry.admitter.Admit(j.judged())
+// planStep asks the tool for its plan of the call. All later steps judge that plan, and the permit
+// holds it. The text of a [*toolcrib.ToolError] is written for the model (C15); any other error is
+// for operators.
+func (j *judgement) planStep() *refusal {
+	err := j.makePlan()
 	if err == nil {
 		return nil
 	}
@@ -99,6 +103,28 @@ func (j *judgement) policyStep() *refusal {
 	return refuse("%s refused this call. Continue without it.", j.name()).because("", err.Error())
 }
 
+// makePlan sets the plan of the call. It is a copy, so that a tool that keeps its plan cannot change
+// what was judged.
+func (j *judgement) makePlan() error {
+	if j.entry.planner == nil {
+		j.plan = toolcrib.Plan{Run: j.entry.tool.Call}
+		return nil
+	}
+	call := j.call
+	call.Arguments = bytes.Clone(call.Arguments)
+	plan, err := j.entry.planner.Plan(j.ctx, call)
+	switch {
+	case err != nil:
+		return err
+	case plan == nil || plan.Run == nil:
+		return errors.New("the tool has no plan for this call")
+	}
+	j.plan = *plan
+	j.plan.Targets, j.plan.Programs = slices.Clone(plan.Targets), slices.Clone(plan.Programs)
+	j.plan.Concerns, j.plan.Content = slices.Clone(plan.Concerns), slices.Clone(plan.Content)
+	return nil
+}
+
 // forModel returns the [*toolcrib.ToolError] in err, or nil.
 func forModel(err error) *toolcrib.ToolError {
 	var told *toolcrib.ToolError
@@ -108,30 +134,12 @@ func forModel(err error) *toolcrib.ToolError {
 	return nil
 }
 
-// effectStep asks the tool for the effect of this call, and refuses a write in a read-only run.
+// effectStep refuses a write in a read-only run.
 func (j *judgement) effectStep() *refusal {
-	if j.entry.effector != nil {
-		j.effect = toolcrib.EffectNonIdempotentWrite // in case the tool panics
-		j.effect = j.entry.effector.EffectOf(j.judged()).OrStrictest()
-	}
+	j.effect = cmp.Or(j.plan.Effect, j.entry.spec.Effect).OrStrictest()
 	if !j.scope.ReadOnly || !j.effect.Writes() {
 		return nil
 	}
 	return refuse("%s would change something, and this run may only read. Answer without changing anything.",
 		j.name()).at(j.gate.scopePosition(j.scope, "agents.AGENT.read_only"))
-}
-
-// judged returns the call for a tool to inspect. The arguments are a copy, so that a tool that
-// modifies them does not change the call that is judged or run.
-func (j *judgement) judged() toolcrib.Call {
-	c := j.call
-	c.Arguments = bytes.Clone(c.Arguments)
-	return c
-}
-
-// Fits reports whether arguments, as they are, are valid for a tool of the run.
-func (g *Gate) Fits(scope Scope, tool string, arguments []byte) bool {
-	e := g.toolsOf(&scope).byName[tool]
-	_, value, err := guard.ReadArguments(arguments)
-	return err == nil && e != nil && e.schema != nil && e.schema.checkArguments(value) == nil
 }

@@ -162,7 +162,8 @@ func (j *judgement) questions() []asked {
 		all = append(all, asked{Question: *j.taintAsks, position: j.gate.scopePosition(j.scope, "agents.AGENT.taint.writes")})
 	}
 	if j.facts.Ran != nil && j.effect.Writes() && !j.facts.Begun[j.asked.ID] {
-		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments, j.entry.does(j.judged(), j.targets)); where != "" {
+		done := does(&j.plan, j.scope.Workspace, j.targets)
+		if where := j.facts.Ran(j.entry.spec.Name, j.asked.Arguments, done); where != "" {
 			all = append(all, asked{Question: journal.Question{
 				Reason: toolcrib.ReasonAlreadyRan, Effect: j.effect,
 				Text: fmt.Sprintf("%s did this before (%s), and that is not undone", j.entry.spec.Name, shown(where)),
@@ -174,15 +175,13 @@ func (j *judgement) questions() []asked {
 			all = append(all, asked{Question: m.question(), position: m.Position})
 		}
 	}
-	if j.entry.asker != nil {
-		for _, c := range j.entry.asker.Asks(j.judged()) {
-			if c.Reason == toolcrib.ReasonUnlistedProgram && j.lineRemembered() {
-				continue
-			}
-			all = append(all, asked{Question: journal.Question{
-				Reason: c.Reason, Says: hashed(c.Why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(c.Why, ";", ","),
-			}, instead: c.Instead})
+	for _, c := range j.plan.Concerns {
+		if c.Reason == toolcrib.ReasonUnlistedProgram && j.lineRemembered() {
+			continue
 		}
+		all = append(all, asked{Question: journal.Question{
+			Reason: c.Reason, Says: hashed(c.Why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(c.Why, ";", ","),
+		}, instead: c.Instead})
 	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks || j.lifted() {
@@ -273,15 +272,15 @@ func (j *judgement) denied(d Decided) *refusal {
 	return refuse("%s Do not repeat this call.", text).because(toolcrib.ReasonApprovalDenied, "approval "+d.ApprovalID)
 }
 
-// preview asks the tool to show the change that the call would make. If that fails, the preview
-// says so, and the person still decides.
+// preview shows the change that the call would make. If that fails, the preview says so, and the
+// person still decides.
 func (j *judgement) preview() {
-	if j.entry.previewer == nil {
+	if j.plan.Preview == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(j.ctx, previewTimeout)
 	defer cancel()
-	p, err := contained(j.gate, func() (toolcrib.Preview, error) { return j.entry.previewer.Preview(ctx, j.judged()) })
+	p, err := contained(j.gate, func() (toolcrib.Preview, error) { return j.plan.Preview(ctx) })
 	if err != nil {
 		p = toolcrib.Preview{Kind: "text", Text: "The preview failed."}
 		if told := forModel(err); told != nil {

@@ -228,11 +228,12 @@ type askingTool struct {
 	reason       toolcrib.Reason
 }
 
-func (a *askingTool) Asks(toolcrib.Call) []toolcrib.Concern {
-	if a.why == "" {
-		return nil
+func (a *askingTool) Plan(context.Context, toolcrib.Call) (*toolcrib.Plan, error) {
+	p := &toolcrib.Plan{Run: a.Call}
+	if a.why != "" {
+		p.Concerns = []toolcrib.Concern{{Reason: cmp.Or(a.reason, toolcrib.ReasonNeedsConfirmation), Why: a.why, Instead: a.instead}}
 	}
-	return []toolcrib.Concern{{Reason: cmp.Or(a.reason, toolcrib.ReasonNeedsConfirmation), Why: a.why, Instead: a.instead}}
+	return p, nil
 }
 
 // A tool's own question is lifted by a person's decision alone.

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// plainTool is a tool without any of the optional interfaces.
+// plainTool is a tool that does not plan its calls.
 type plainTool struct{ spec toolcrib.Spec }
 
 func (p *plainTool) Spec() toolcrib.Spec { return p.spec }
@@ -22,41 +22,54 @@ func (p *plainTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error
 	return toolcrib.Output{Text: "ran " + p.spec.Name}, nil
 }
 
-// fullTool has all of them, each a function that may be nil.
+// fullTool plans its calls with functions, each of which may be nil.
 type fullTool struct {
 	plainTool
 	admit   func(toolcrib.Call) error
 	effect  func(toolcrib.Call) toolcrib.Effect
 	targets func(toolcrib.Call) []toolcrib.Target
+	asks    func(toolcrib.Call) []toolcrib.Concern
+	files   func() ([]toolcrib.FileState, error)
+	content func(toolcrib.Call) []string
 	preview func(context.Context, toolcrib.Call) (toolcrib.Preview, error)
 }
 
-func (f *fullTool) Admit(c toolcrib.Call) error {
-	if f.admit == nil {
-		return nil
-	}
-	return f.admit(c)
+func (f *fullTool) Spec() toolcrib.Spec {
+	s := f.spec
+	s.Plans = toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: f.asks != nil}
+	return s
 }
 
-func (f *fullTool) EffectOf(c toolcrib.Call) toolcrib.Effect {
-	if f.effect == nil {
-		return f.spec.Effect
+func (f *fullTool) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	if f.admit != nil {
+		if err := f.admit(c); err != nil {
+			return nil, err
+		}
 	}
-	return f.effect(c)
-}
-
-func (f *fullTool) Targets(c toolcrib.Call) []toolcrib.Target {
-	if f.targets == nil {
-		return nil
+	p := &toolcrib.Plan{Run: f.Call, Preview: func(ctx context.Context) (toolcrib.Preview, error) {
+		if f.preview == nil {
+			return toolcrib.Preview{}, errors.New("nothing to show")
+		}
+		return f.preview(ctx, c)
+	}}
+	if f.effect != nil {
+		if p.Effect = f.effect(c); p.Effect == "" {
+			p.Effect = toolcrib.EffectNonIdempotentWrite
+		}
 	}
-	return f.targets(c)
-}
-
-func (f *fullTool) Preview(ctx context.Context, c toolcrib.Call) (toolcrib.Preview, error) {
-	if f.preview == nil {
-		return toolcrib.Preview{}, errors.New("nothing to show")
+	if f.targets != nil {
+		p.Targets = f.targets(c)
 	}
-	return f.preview(ctx, c)
+	if f.asks != nil {
+		p.Concerns = f.asks(c)
+	}
+	if f.content != nil {
+		p.Content = f.content(c)
+	}
+	if f.files != nil {
+		p.Files = func(context.Context) ([]toolcrib.FileState, error) { return f.files() }
+	}
+	return p, nil
 }
 
 // reads is the spec of a harmless tool that is on.

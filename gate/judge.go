@@ -24,8 +24,8 @@ const (
 
 // Judge judges all calls of a turn, and returns the verdicts in the order of the calls. The
 // overrides and the current rights of the principal are read once for the turn. If they cannot be
-// read, or ctx has ended, every call is refused. Judge runs no tool, but asks tools for their
-// policy, effect, targets and preview. If a tool panics, its call is refused.
+// read, or ctx has ended, every call is refused. Judge runs no tool, but asks each for the plan of
+// its call. If a tool panics, its call is refused.
 func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, facts Facts,
 	turn []toolcrib.ToolCall,
 ) []Verdict {
@@ -63,6 +63,7 @@ type judgement struct {
 
 	// Results of the steps.
 	call    toolcrib.Call
+	plan    toolcrib.Plan
 	effect  toolcrib.Effect
 	targets []toolcrib.Target
 
@@ -89,7 +90,7 @@ func steps() [20]step {
 		{toolcrib.ReasonNotOffered, (*judgement).offeredStep},
 		{toolcrib.ReasonDepthExceeded, (*judgement).depthStep},
 		{toolcrib.ReasonInvalidArguments, (*judgement).argumentsStep},
-		{toolcrib.ReasonToolPolicy, (*judgement).policyStep},
+		{toolcrib.ReasonToolPolicy, (*judgement).planStep},
 		{toolcrib.ReasonProtectedPath, (*judgement).targetsStep},
 		{toolcrib.ReasonNotPermitted, (*judgement).tokenStep},    // by arguments
 		{toolcrib.ReasonSkillAllowlist, (*judgement).skillStep},  // by arguments
@@ -142,9 +143,8 @@ func (j *judgement) ask(steps []step) (r *refusal) {
 		r = refuse("%s could not be judged, so it was refused. Continue without it.", j.name()).
 			because("", p.Error())
 		r.ref = p.ref
-		switch steps[at].reason {
-		case toolcrib.ReasonProtectedPath, toolcrib.ReasonReadOnlyMode, toolcrib.ReasonNeedsConfirmation:
-			r.reason = toolcrib.ReasonToolPolicy // these steps ask the tool
+		if steps[at].reason == toolcrib.ReasonNeedsConfirmation {
+			r.reason = toolcrib.ReasonToolPolicy // this step calls the plan
 		}
 		at++
 	}
@@ -168,8 +168,8 @@ func (j *judgement) allow() {
 		j.call.Offered = offeredSpecs(j.tools, j.facts.Offered)
 	}
 	v.Permit = Permit{
-		tool: e.tool, call: j.call, effect: j.effect, targets: j.targets, timeout: timeout,
-		maxBytes: v.MaxBytes, untrusted: v.Untrusted, answered: e.spec.AnsweredBy,
+		plan: j.plan, planned: e.planner != nil, call: j.call, effect: j.effect, targets: j.targets,
+		timeout: timeout, maxBytes: v.MaxBytes, untrusted: v.Untrusted, answered: e.spec.AnsweredBy,
 	}
 }
 

@@ -60,6 +60,7 @@ func everyStep(t *testing.T) (who toolcrib.Principal, g *gate.Gate, s gate.Scope
 // next one reported, in the documented order, and no later one ever shows.
 func TestContractOrder(t *testing.T) {
 	who, g, s, f, c, asked := everyStep(t)
+	whole := []string{"admit", "effect", "targets"} // one plan, whatever the later steps need of it
 	steps := []struct {
 		reason toolcrib.Reason
 		lift   func()
@@ -83,10 +84,10 @@ func TestContractOrder(t *testing.T) {
 		{toolcrib.ReasonInvalidArguments, func() { c.Broken, c.Problem = "", "" }, nil},
 		{toolcrib.ReasonInvalidArguments, func() { c.Arguments = json.RawMessage(`{"path":"p"}`) }, nil},
 		{toolcrib.ReasonToolPolicy, func() { g = withPolicy(t, asked, "/ws/.git/config") }, []string{"admit"}},
-		{toolcrib.ReasonProtectedPath, func() { g = withPolicy(t, asked, "/ws/notes.txt") }, []string{"admit", "targets"}},
-		{toolcrib.ReasonReadOnlyMode, func() { s.ReadOnly = false }, []string{"admit", "targets", "effect"}},
-		{toolcrib.ReasonRepeatedCall, func() { s.MaxRepeats = 2 }, []string{"admit", "targets", "effect"}},
-		{toolcrib.ReasonNeedsConfirmation, func() {}, []string{"admit", "targets", "effect"}},
+		{toolcrib.ReasonProtectedPath, func() { g = withPolicy(t, asked, "/ws/notes.txt") }, whole},
+		{toolcrib.ReasonReadOnlyMode, func() { s.ReadOnly = false }, whole},
+		{toolcrib.ReasonRepeatedCall, func() { s.MaxRepeats = 2 }, whole},
+		{toolcrib.ReasonNeedsConfirmation, func() {}, whole},
 	}
 	for _, step := range steps {
 		*asked = nil
@@ -437,28 +438,20 @@ func TestToolPolicy(t *testing.T) {
 	}
 }
 
-type panicsAtAsks struct{ *fullTool }
-
-func (*panicsAtAsks) Asks(toolcrib.Call) []toolcrib.Concern { panic("secret") }
-
-// TestPanicsRefuse has every callback of a tool panic in turn: the call is refused by the tool's
-// policy with a reference, under which the log has what panicked and where, and nothing else has.
+// TestPanicsRefuse has every part of a plan panic in turn: the call is refused by the tool's policy
+// with a reference, under which the log has what panicked and where, and nothing else has.
 func TestPanicsRefuse(t *testing.T) {
 	for name, set := range map[string]func(*fullTool){
 		"Admit":    func(f *fullTool) { f.admit = func(toolcrib.Call) error { panic("secret") } },
 		"Targets":  func(f *fullTool) { f.targets = func(toolcrib.Call) []toolcrib.Target { panic("secret") } },
 		"EffectOf": func(f *fullTool) { f.effect = func(toolcrib.Call) toolcrib.Effect { panic("secret") } },
-		"Asks":     func(*fullTool) {},
+		"Asks":     func(f *fullTool) { f.asks = func(toolcrib.Call) []toolcrib.Concern { panic("secret") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fullTool{plainTool: plainTool{reads("x")}}
 			set(f)
-			var made toolcrib.Tool = f
-			if name == "Asks" {
-				made = &panicsAtAsks{f}
-			}
 			logged := map[string]string{}
-			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{made}, Panicked: func(ref, detail string) { logged[ref] = detail }})
+			g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{f}, Panicked: func(ref, detail string) { logged[ref] = detail }})
 			v := judgeOne(t, g, call("1", "x", `{}`))
 			wantRefused(t, v, toolcrib.ReasonToolPolicy, "could not be judged")
 			all, err := json.Marshal(v.Verdict)

@@ -249,10 +249,10 @@ func meansOne(pattern string, entries []*entry) bool {
 	return slices.ContainsFunc(entries, func(e *entry) bool { return Match(pattern, e.spec.Name) })
 }
 
-// SkillArguments reports whether the allowed-tools of the run's skills allow a call with these
-// arguments. Entries may narrow a tool, as exec_shell(git:*) does (N15). An error refuses the call,
+// SkillArguments reports whether the allowed-tools of the run's skills allow the plan of a call of
+// the tool. Entries may narrow a tool, as exec_shell(git:*) does (N15). An error refuses the call,
 // and its text is fit for the model.
-type SkillArguments func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
+type SkillArguments func(entries []string, tool string, plan *toolcrib.Plan) (bool, error)
 
 // readSkill is the name of the tool that reads the skills of a run.
 const readSkill = "read_skill"
@@ -307,9 +307,7 @@ func (j *judgement) entriesAllow(entries []string, reason toolcrib.Reason, not s
 	if j.gate.options.SkillArguments == nil {
 		return refuse("%s", text)
 	}
-	call := j.judged()
-	call.Name = policyName(&j.entry.spec)
-	ok, err := j.gate.options.SkillArguments(entries, call, j.targets)
+	ok, err := j.gate.options.SkillArguments(entries, policyName(&j.entry.spec), &j.plan)
 	if err != nil {
 		return refuse("%s %v", text, err)
 	}

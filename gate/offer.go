@@ -179,7 +179,7 @@ func (g *Gate) rulesAbout(name string) []RuleInfo {
 func notes(e *entry, s *Scope, asked question) []string {
 	var notes []string
 	writes := e.spec.Effect.Writes()
-	if e.effector != nil {
+	if e.spec.Plans.Effect {
 		notes = append(notes, "the effect of a call depends on its arguments")
 	}
 	if s.ReadOnly && writes {
@@ -194,10 +194,10 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if e.tooDeep(s) {
 		notes = append(notes, "calls are refused: too deep (depth_exceeded)")
 	}
-	if e.admitter != nil {
+	if e.spec.Plans.Policy {
 		notes = append(notes, "the tool has a policy of its own (tool_policy)")
 	}
-	if e.asker != nil {
+	if e.spec.Plans.Concerns {
 		notes = append(notes, "the tool asks about some calls itself (needs_confirmation)")
 	}
 	if note := UncheckedText(e.unchecked); note != "" {

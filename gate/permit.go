@@ -10,10 +10,11 @@ import (
 )
 
 // Permit is the gate's permission to run one call. Only a gate can make one: its fields are
-// unexported, and the zero value runs nothing. It contains the tool, so that an executor needs no
-// registry.
+// unexported, and the zero value runs nothing. It contains the plan that was judged, so that an
+// executor needs no registry, and runs nothing else.
 type Permit struct {
-	tool      toolcrib.Tool
+	plan      toolcrib.Plan
+	planned   bool // whether the tool made the plan, which then has read the arguments
 	call      toolcrib.Call
 	effect    toolcrib.Effect
 	targets   []toolcrib.Target
@@ -31,7 +32,7 @@ var ErrNoPermit = errors.New("gate: no permit")
 var ErrAnsweredElsewhere = errors.New("gate: the call is not executed: a person, another agent or the client answers it")
 
 // Valid reports whether a gate made the permit.
-func (p *Permit) Valid() bool { return p.tool != nil }
+func (p *Permit) Valid() bool { return p.plan.Run != nil }
 
 // Call returns the call as it was judged.
 func (p *Permit) Call() toolcrib.Call { return p.call }
@@ -51,27 +52,36 @@ func (p *Permit) MaxBytes() int { return p.maxBytes }
 // Untrusted reports whether the tool's results are untrusted data.
 func (p *Permit) Untrusted() bool { return p.untrusted }
 
-// Prepare asks a tool that writes for the data by which to find out later whether the write
-// happened. It returns nil if the tool cannot find out.
+// Prepare returns the data by which to find out later whether a write happened. It returns nil if
+// the tool cannot find out.
 func (p *Permit) Prepare(ctx context.Context) (json.RawMessage, error) {
-	if p.tool == nil {
+	if !p.Valid() {
 		return nil, ErrNoPermit
 	}
-	if w, ok := p.tool.(toolcrib.Preparer); ok {
-		return w.Prepare(ctx, p.call)
+	if p.plan.Prepare == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return p.plan.Prepare(ctx, p.given())
 }
 
-// Reconcile asks a tool whether a write that was cut off happened.
+// given returns the call as the functions of the plan get it. The arguments are only for a tool that
+// has not read them in a plan.
+func (p *Permit) given() toolcrib.Call {
+	if p.planned {
+		return p.call.WithoutArguments()
+	}
+	return p.call
+}
+
+// Reconcile returns whether a write that was cut off happened.
 func (p *Permit) Reconcile(ctx context.Context, prepared json.RawMessage) (toolcrib.Reconciled, error) {
-	if p.tool == nil {
+	if !p.Valid() {
 		return toolcrib.Reconciled{}, ErrNoPermit
 	}
-	if w, ok := p.tool.(toolcrib.Preparer); ok && len(prepared) > 0 {
-		return w.Reconcile(ctx, p.call, prepared)
+	if p.plan.Reconcile == nil || len(prepared) == 0 {
+		return toolcrib.Reconciled{}, nil
 	}
-	return toolcrib.Reconciled{}, nil
+	return p.plan.Reconcile(ctx, p.given(), prepared)
 }
 
 // Attachments are given to a running call in addition to the judged call. They decide nothing.
@@ -83,19 +93,19 @@ type Attachments struct {
 	Invoke   func(ctx context.Context, name string, arguments json.RawMessage) (toolcrib.Invoked, error)
 }
 
-// Execute runs the call. Containing panics and enforcing the timeout is up to the executor.
+// Execute runs the plan of the call. Containing panics and enforcing the timeout is up to the executor.
 func (p *Permit) Execute(ctx context.Context, with Attachments) (toolcrib.Output, error) {
-	if p.tool == nil {
+	if !p.Valid() {
 		return toolcrib.Output{}, ErrNoPermit
 	}
 	if p.answered != "" {
 		return toolcrib.Output{}, ErrAnsweredElsewhere
 	}
-	call := p.call
+	call := p.given()
 	call.Progress, call.Alive, call.Behind, call.Invoke = with.Progress, with.Alive, with.Behind, with.Invoke
 	call.Notice = with.Notice
 	if call.Progress == nil {
 		call.Progress = func(string, float64) {}
 	}
-	return p.tool.Call(ctx, call)
+	return p.plan.Run(ctx, call)
 }

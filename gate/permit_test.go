@@ -13,15 +13,18 @@ import (
 // preparedTool can tell afterwards whether it ran.
 type preparedTool struct{ plainTool }
 
-func (*preparedTool) Prepare(_ context.Context, c toolcrib.Call) (json.RawMessage, error) {
-	return c.Arguments, nil
-}
-
-func (*preparedTool) Reconcile(_ context.Context, c toolcrib.Call, prepared json.RawMessage) (toolcrib.Reconciled, error) {
-	if string(prepared) == string(c.Arguments) {
-		return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
-	}
-	return toolcrib.Reconciled{State: toolcrib.Happened}, nil
+func (p *preparedTool) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	arguments := c.Arguments
+	return &toolcrib.Plan{
+		Prepare: func(context.Context, toolcrib.Call) (json.RawMessage, error) { return arguments, nil },
+		Reconcile: func(_ context.Context, _ toolcrib.Call, prepared json.RawMessage) (toolcrib.Reconciled, error) {
+			if string(prepared) == string(arguments) {
+				return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
+			}
+			return toolcrib.Reconciled{State: toolcrib.Happened}, nil
+		},
+		Run: p.Call,
+	}, nil
 }
 
 func permitOf(t *testing.T, tl toolcrib.Tool) gate.Permit {

@@ -171,12 +171,9 @@ func longest(paths [][]string, in []string) int {
 	return most
 }
 
-// targetsStep asks the tool for the targets of the call, and refuses a call with a protected
-// target.
+// targetsStep refuses a call with a protected target.
 func (j *judgement) targetsStep() *refusal {
-	if j.entry.targeter != nil {
-		j.targets = slices.Clone(j.entry.targeter.Targets(j.judged()))
-	}
+	j.targets = j.plan.Targets
 	j.targetAgent()
 	if len(j.targets) > maxTargets {
 		return refuse("%s would touch %d things at once, at most %d can be judged. Do less in one call.",

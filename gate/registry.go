@@ -34,14 +34,8 @@ type entry struct {
 	settings  ToolSettings
 
 	// The optional interfaces, nil if the tool does not implement them.
-	admitter  toolcrib.Admitter
-	effector  toolcrib.Effector
-	targeter  toolcrib.Targeter
-	commander toolcrib.Commander
-	asker     toolcrib.Asker
-	previewer toolcrib.Previewer
-	binder    toolcrib.Binder
-	finder    toolcrib.Finder
+	planner toolcrib.Planner
+	finder  toolcrib.Finder
 }
 
 // toolSet is a set of tools as a gate judges with it. It never changes; each offer, turn and
@@ -135,13 +129,7 @@ func newEntry(tool toolcrib.Tool, before map[string]*entry) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{tool: tool, spec: spec}
-	e.admitter, _ = tool.(toolcrib.Admitter)
-	e.effector, _ = tool.(toolcrib.Effector)
-	e.targeter, _ = tool.(toolcrib.Targeter)
-	e.commander, _ = tool.(toolcrib.Commander)
-	e.asker, _ = tool.(toolcrib.Asker)
-	e.previewer, _ = tool.(toolcrib.Previewer)
-	e.binder, _ = tool.(toolcrib.Binder)
+	e.planner, _ = tool.(toolcrib.Planner)
 	if !foreign(spec.Source) { // a finder is offered whatever the lists say
 		e.finder, _ = tool.(toolcrib.Finder)
 	}

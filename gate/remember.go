@@ -2,10 +2,10 @@ package gate
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -36,7 +36,7 @@ func (j *judgement) lifts(m *journal.Remembered) bool {
 	switch {
 	case m.Tool != j.call.Name,
 		m.Source != j.entry.spec.Source && !j.facts.Past,
-		m.Path == "" && !j.facts.Past && j.entry.binder != nil && j.writesFiles(),
+		m.Path == "" && !j.facts.Past && j.plan.Files != nil && j.writesFiles(),
 		m.Arguments != nil && !bytes.Equal(m.Arguments, j.call.Arguments),
 		m.Arguments == nil && severity(j.effect) > severity(m.Effect),
 		m.Path != "" && !j.writesOnly(m):
@@ -87,40 +87,40 @@ func severity(e toolcrib.Effect) int {
 
 // Does returns the actions of a call, as hashes that do not depend on how the call is spelled. For
 // a command line these are the programs that it starts, with their words, and the targets that it
-// writes; for another call, the written targets together with the arguments that do not name one,
-// such as the content. targets are those of its verdict. Does returns nil if only the arguments
-// distinguish the call from others. A call repeats another one if it has all actions of the other.
-func (g *Gate) Does(call toolcrib.Call, targets []toolcrib.Target) []string {
+// writes; for another call, the written targets together with the content. targets are those of its
+// verdict. Does returns nil if only the arguments distinguish the call from others. A call repeats
+// another one if it has all actions of the other.
+func (g *Gate) Does(ctx context.Context, call toolcrib.Call, targets []toolcrib.Target) []string {
 	if g == nil {
 		return nil
 	}
-	return g.toolSet().byName[call.Name].does(call, targets)
+	j := judgement{policy: &policy{gate: g}, ctx: ctx, call: call, entry: g.toolSet().byName[call.Name]}
+	if j.entry == nil || contain(j.makePlan) != nil {
+		return nil
+	}
+	return does(&j.plan, call.Workspace, targets)
 }
 
 // maxDone bounds the actions of one call that are compared.
 const maxDone = 128
 
-func (e *entry) does(call toolcrib.Call, targets []toolcrib.Target) []string {
-	if e == nil {
-		return nil
-	}
+func does(plan *toolcrib.Plan, workspace string, targets []toolcrib.Target) []string {
 	var all []string
 	for _, t := range targets {
 		if t.Write {
 			all = append(all, join("writes", t.Kind, t.Name))
 		}
 	}
-	err := contain(func() (err error) {
-		switch {
-		case e.commander != nil:
-			all, err = e.runs(all, call), nil
-		case len(all) > 0:
-			slices.Sort(all)
-			all, err = e.writes(all, call)
-		}
-		return err
-	})
-	if err != nil || len(all) > maxDone {
+	switch {
+	case plan.CommandLine:
+		all = runs(all, plan.Programs, workspace)
+	case len(all) == 0 || plan.Content == nil:
+		return nil
+	default:
+		slices.Sort(all)
+		all = []string{join(append(all, plan.Content...)...)}
+	}
+	if len(all) > maxDone {
 		return nil
 	}
 	for i, text := range all {
@@ -132,15 +132,14 @@ func (e *entry) does(call toolcrib.Call, targets []toolcrib.Target) []string {
 }
 
 // runs adds the programs of a command line. It returns nil if no program is known.
-func (e *entry) runs(all []string, call toolcrib.Call) []string {
-	programs := e.commander.Programs(call)
+func runs(all []string, programs []toolcrib.Program, workspace string) []string {
 	if len(programs) == 0 {
 		return nil
 	}
 	for _, p := range programs {
 		words := []string{"runs"}
 		for _, w := range append([]toolcrib.Word{p.Name}, p.Args...) {
-			words = append(words, plain(w, call.Workspace))
+			words = append(words, plain(w, workspace))
 		}
 		all = append(all, join(words...))
 	}
@@ -158,40 +157,6 @@ func plain(w toolcrib.Word, workspace string) string {
 		text = path.Clean(text)
 	}
 	return text
-}
-
-// writes combines the written targets and the arguments that do not name one. To find an argument
-// that names a target, writes changes it and checks whether the tool has other targets then.
-// Arguments that could as well be left out are ignored.
-func (e *entry) writes(all []string, call toolcrib.Call) ([]string, error) {
-	var arguments map[string]json.RawMessage
-	if err := json.Unmarshal(call.Arguments, &arguments); err != nil {
-		return nil, err
-	}
-	targets, rest := e.targeter.Targets(call), maps.Clone(arguments)
-	for name, value := range arguments {
-		switch string(value) {
-		case "null", "false", `""`, "[]", "{}":
-			delete(rest, name)
-			continue
-		}
-		other := json.RawMessage(`"another-name"`)
-		if value[0] == '[' {
-			other = json.RawMessage(`["another-name"]`)
-		}
-		changed := maps.Clone(arguments)
-		changed[name] = other
-		named := call
-		var err error
-		if named.Arguments, err = json.Marshal(changed); err != nil {
-			return nil, err
-		}
-		if (value[0] == '"' || value[0] == '[') && !slices.Equal(targets, e.targeter.Targets(named)) {
-			delete(rest, name)
-		}
-	}
-	b, err := json.Marshal(rest)
-	return []string{join(append(all, string(b))...)}, err
 }
 
 // join encodes texts as one text, so that different lists have different results.

@@ -86,7 +86,7 @@ func TestH16_RememberedBesideADecision(t *testing.T) {
 
 // What was remembered of calls that wrote no file holds for none that writes one, whatever else fits.
 func TestH16_RememberedWithoutAFile(t *testing.T) {
-	x := &binder{bind: func() ([]toolcrib.FileState, error) {
+	x := &fullTool{files: func() ([]toolcrib.FileState, error) {
 		return []toolcrib.FileState{{Path: "/w/a", State: "sha256:1"}}, nil
 	}}
 	x.spec = writes("x")

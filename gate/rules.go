@@ -16,8 +16,8 @@ import (
 // Rules judge calls by their arguments. Package [celrule] implements them in CEL.
 //
 // Judge returns every rule that applies to the call, in their order. It must not panic, must be
-// bounded in time and memory, and is called by many goroutines. It must not keep any part of in,
-// and must call in.Programs only before it returns.
+// bounded in time and memory, and is called by many goroutines. It must not keep or change any part
+// of in.
 //
 // [celrule]: https://pkg.go.dev/github.com/toolcrib/toolcrib/gate/celrule
 type Rules interface {
@@ -33,7 +33,7 @@ type RuleInput struct {
 	Arguments json.RawMessage // canonical, valid against the tool's schema
 	Effect    toolcrib.Effect // effect of this call
 	Targets   []toolcrib.Target
-	Programs  func() []toolcrib.Program // programs that the call starts; may be nil
+	Programs  []toolcrib.Program // programs that the call starts
 	Who       *toolcrib.Principal
 	Agent     string
 	Run       toolcrib.RunID
@@ -78,7 +78,7 @@ type RuleInfo struct {
 // over allow, in whatever order the rules are; of equal decisions the first is reported.
 func (j *judgement) ruleStep() *refusal {
 	if j.facts.DryRun {
-		j.verdict.Programs = j.programs()
+		j.verdict.Programs = j.plan.Programs
 	}
 	if j.gate.options.Rules == nil {
 		return nil
@@ -86,7 +86,7 @@ func (j *judgement) ruleStep() *refusal {
 	var denied, failed, mayDeny *RuleMatch
 	matches := j.gate.options.Rules.Judge(j.ctx, RuleInput{
 		Tool: policyName(&j.entry.spec), Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
-		Programs: j.programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
+		Programs: j.plan.Programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
 		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
 	})
 	for i := range matches {
@@ -130,14 +130,6 @@ func (j *judgement) byRule(m *RuleMatch, format string, args ...any) *refusal {
 	r := refuse(format, args...).at(m.Position)
 	r.rule = m.Name
 	return r
-}
-
-// programs returns the programs that the call starts, as far as its tool names them.
-func (j *judgement) programs() []toolcrib.Program {
-	if j.entry.commander == nil {
-		return nil
-	}
-	return j.entry.commander.Programs(j.judged())
 }
 
 // question returns the question of a rule. A different message of its author makes it a different

@@ -12,7 +12,7 @@ import (
 // judged is refused.
 func TestN15_SkillArguments(t *testing.T) {
 	only := func(want bool, err error) gate.SkillArguments {
-		return func([]string, toolcrib.Call, []toolcrib.Target) (bool, error) { return want, err }
+		return func([]string, string, *toolcrib.Plan) (bool, error) { return want, err }
 	}
 	for _, c := range []struct {
 		name    string

@@ -73,7 +73,7 @@ func (j *judgement) untrusted() bool {
 // from elsewhere that does not name its targets, or a program that may open files below a folder
 // that it may also write.
 func (e *entry) readsFiles(targets []toolcrib.Target) bool {
-	if e.targeter == nil {
+	if !e.spec.Plans.Targets {
 		return e.spec.Source != builtin && e.spec.AnsweredBy == ""
 	}
 	return slices.ContainsFunc(targets, func(t toolcrib.Target) bool {
@@ -89,7 +89,7 @@ func (s *toolSet) untrustedNote(e *entry) string {
 	switch {
 	case e.spec.Untrusted, e.settings.Untrusted:
 		return "its results are untrusted data"
-	case s.untrustedFiles && (e.targeter != nil || e.readsFiles(nil)):
+	case s.untrustedFiles && (e.spec.Plans.Targets || e.readsFiles(nil)):
 		return "results of calls that may read files are untrusted data, as the files are"
 	}
 	return ""

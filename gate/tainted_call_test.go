@@ -16,9 +16,9 @@ type seesTaint struct {
 
 func (s *seesTaint) Spec() toolcrib.Spec { return s.spec }
 
-func (s *seesTaint) Admit(c toolcrib.Call) error {
+func (s *seesTaint) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
 	s.told = append(s.told, c.Tainted)
-	return nil
+	return &toolcrib.Plan{Run: s.Call}, nil
 }
 
 func (s *seesTaint) Call(_ context.Context, c toolcrib.Call) (toolcrib.Output, error) {

@@ -45,6 +45,9 @@ type Facts struct {
 	Session toolcrib.SessionID
 	// Offered is the offer of the request that the calls answer. If nil, nothing is offered.
 	Offered map[string]bool
+	// Read has the arguments of calls as they were read from the reply ([Gate.Read]), by call ID.
+	// The arguments of a call without an entry are read when it is judged.
+	Read map[string]*Arguments
 	// Repeated returns how many times in a row, up to now, an identical call had the same result.
 	// If nil, none had.
 	Repeated func(name string, arguments []byte) int

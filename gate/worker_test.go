@@ -220,7 +220,7 @@ func TestN15_SkillsOfRunsAboveAreKeptApart(t *testing.T) {
 	var seen [][]string
 	g := gateOf(t, gate.Options{
 		Tools: []toolcrib.Tool{tool(reads("x")), tool(reads("y"))},
-		SkillArguments: func(entries []string, _ toolcrib.Call, _ []toolcrib.Target) (bool, error) {
+		SkillArguments: func(entries []string, _ string, _ *toolcrib.Plan) (bool, error) {
 			seen = append(seen, entries)
 			return true, nil
 		},

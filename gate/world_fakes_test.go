@@ -319,12 +319,12 @@ func (a skillAnswer) judge() gate.SkillArguments {
 	if a == skillNobody {
 		return nil
 	}
-	return func(entries []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
+	return func(entries []string, tool string, _ *toolcrib.Plan) (bool, error) {
 		switch a {
 		case skillByEntry:
 			return slices.ContainsFunc(entries, func(e string) bool {
 				name, ok := strings.CutSuffix(e, "(a:*)")
-				return ok && modelMatch(name, call.Name)
+				return ok && modelMatch(name, tool)
 			}), nil
 		case skillYes:
 			return true, nil

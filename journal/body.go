@@ -482,7 +482,7 @@ type ToolStarted struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
 	Write    bool            `json:"write,omitempty"`
-	Prepared json.RawMessage `json:"prepared,omitempty"` // see toolcrib.Preparer
+	Prepared json.RawMessage `json:"prepared,omitempty"` // see toolcrib.Plan
 }
 
 // Reconciled records the state of a write that had started when its driver was

@@ -43,11 +43,23 @@ type flight struct {
 // asking is a tool of which a person is asked about each call.
 type asking struct{ *tool }
 
-func (t *asking) Asks(toolcrib.Call) []toolcrib.Concern {
-	return []toolcrib.Concern{{
-		Reason: toolcrib.ReasonNeedsConfirmation,
-		Why:    fmt.Sprintf("is a tool of the MCP server %s, of which each call is asked about", t.client.server.Name),
-	}}
+// Spec returns the spec of the tool for the gate.
+func (t *asking) Spec() toolcrib.Spec {
+	spec := t.tool.Spec()
+	spec.Plans.Concerns = true
+	return spec
+}
+
+// Plan returns a plan with the concern that makes the gate ask.
+func (t *asking) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	why := fmt.Sprintf("is a tool of the MCP server %s, of which each call is asked about", t.client.server.Name)
+	return &toolcrib.Plan{
+		Concerns: []toolcrib.Concern{{Reason: toolcrib.ReasonNeedsConfirmation, Why: why}},
+		Run: func(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {
+			c.Arguments = call.Arguments
+			return t.tool.Call(ctx, c)
+		},
+	}, nil
 }
 
 // Spec returns the spec of the tool for the gate. The server's own claims are used only if an administrator trusts

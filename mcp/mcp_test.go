@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/mcp"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // patience is how long a test waits for what must come, on a machine that has other things to do.
@@ -187,7 +188,7 @@ func TestTool_SpecIsStrictUnlessTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := tool.(toolcrib.Asker).Asks(toolcrib.Call{})
+	asks := tooltest.Facts(tool, toolcrib.Call{}).Concerns
 	if len(asks) != 1 || asks[0].Reason != toolcrib.ReasonNeedsConfirmation {
 		t.Errorf("asks = %+v", asks)
 	}

@@ -108,11 +108,11 @@ func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Expl
 		return
 	}
 	sent := cmp.Or(given.Broken, string(given.Arguments))
-	arguments, converted := x.gate.Lossless(x.scope, given.Name, []byte(sent))
+	read := x.gate.Read(x.scope, given.Name, []byte(sent), true)
 	for i := range answers {
-		if a := &answers[i]; arguments != nil && a.Tool == given.Name {
-			a.Notes = append(a.Notes, fmt.Sprintf("sent by a model, these arguments are converted to %s: %s", arguments,
-				strings.Join(converted, "; ")))
+		if a := &answers[i]; len(read.Converted) > 0 && a.Tool == given.Name {
+			a.Notes = append(a.Notes, fmt.Sprintf("sent by a model, these arguments are converted to %s: %s", read.Canonical,
+				strings.Join(read.Converted, "; ")))
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/files"
@@ -140,7 +141,7 @@ func (s *Service) gateOf(
 	}
 	options := gate.Options{
 		Tools: tools, Availability: switches, People: people, Settings: settings, Paths: &paths,
-		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skillArguments(tools),
+		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skill.Allowed,
 		Before: s.lastGate.Load(), Panicked: s.Env.LogPanic,
 	}
 	set, err := s.rules(tools, builtIn)

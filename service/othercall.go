@@ -342,15 +342,13 @@ func (o *otherJudged) among(tools []toolcrib.Tool) ([]toolcrib.Tool, toolcrib.Sp
 		t.tool = nil // there it is a person or agent of that agent
 	}
 	t.spec.AnsweredBy, t.spec.Nested, t.spec.Parameters = "", false, nil
-	if tools = slices.Clone(tools); spec.Name == shell.Name {
-		tools[i] = otherCommand{t}
-	} else {
-		tools[i] = t
-	}
+	t.spec.Plans = toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: true}
+	tools = slices.Clone(tools)
+	tools[i] = t
 	return tools, t.spec
 }
 
-// otherTool judges like a tool of ours, and does not run.
+// otherTool judges calls like a tool of ours, and does not run them.
 type otherTool struct {
 	spec toolcrib.Spec
 	tool toolcrib.Tool
@@ -364,44 +362,21 @@ func (otherTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{}, errors.New("another agent runs this call")
 }
 
-// Admit implements [toolcrib.Admitter].
-func (t otherTool) Admit(call toolcrib.Call) error {
-	if a, ok := t.tool.(toolcrib.Admitter); ok {
-		return a.Admit(call)
+// Plan returns the facts of the tool's own plan, without the rest of it.
+func (t otherTool) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan := &toolcrib.Plan{}
+	if p, ok := t.tool.(toolcrib.Planner); ok {
+		own, err := p.Plan(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		plan = &toolcrib.Plan{
+			Effect: own.Effect, Targets: own.Targets, CommandLine: own.CommandLine, Programs: own.Programs,
+			Concerns: own.Concerns,
+		}
 	}
-	return nil
-}
-
-// EffectOf implements [toolcrib.Effector].
-func (t otherTool) EffectOf(call toolcrib.Call) toolcrib.Effect {
-	if e, ok := t.tool.(toolcrib.Effector); ok {
-		return e.EffectOf(call)
-	}
-	return t.spec.Effect
-}
-
-// Targets implements [toolcrib.Targeter].
-func (t otherTool) Targets(call toolcrib.Call) []toolcrib.Target {
-	if of, ok := t.tool.(toolcrib.Targeter); ok {
-		return of.Targets(call)
-	}
-	return nil
-}
-
-// Asks implements [toolcrib.Asker].
-func (t otherTool) Asks(call toolcrib.Call) []toolcrib.Concern {
-	if a, ok := t.tool.(toolcrib.Asker); ok {
-		return a.Asks(call)
-	}
-	return nil
-}
-
-// otherCommand is one that runs command lines.
-type otherCommand struct{ otherTool }
-
-// Programs implements [toolcrib.Commander].
-func (t otherCommand) Programs(call toolcrib.Call) []toolcrib.Program {
-	return t.tool.(toolcrib.Commander).Programs(call) // it is exec_shell
+	plan.Run = t.Call
+	return plan, nil
 }
 
 // otherSession is what a session of another agent has read that is untrusted: a file with a

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -369,18 +368,6 @@ func (s *Service) sameSkills(want []journal.Skill) skill.Set {
 	set = set.With(same)
 	s.skills.keep(set, want)
 	return set
-}
-
-// skillArguments judges what entries of allowed-tools say about arguments (N15).
-func skillArguments(tools []toolcrib.Tool) gate.SkillArguments {
-	byName := make(map[string]toolcrib.Tool, len(tools))
-	for _, tool := range tools {
-		spec := tool.Spec()
-		byName[cmp.Or(spec.As, spec.Name)] = tool
-	}
-	return func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
-		return skill.Allowed(entries, byName[call.Name], call, targets)
-	}
 }
 
 // WithSkills adds the skills that a person told to those of the agent.

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 // Tool is a tool as contract §9 has it.
@@ -183,10 +184,10 @@ type ruledTools struct {
 func (r *ruledTools) add(tool toolcrib.Tool) {
 	spec := tool.Spec()
 	r.names, r.schemas[spec.Name] = append(r.names, spec.Name), spec.Parameters
-	if _, ok := tool.(toolcrib.Commander); ok {
+	if spec.Name == shell.Name {
 		r.spelled[[2]string{spec.Name, "command"}] = "programs"
 	}
-	if _, ok := tool.(toolcrib.Targeter); ok {
+	if spec.Plans.Targets {
 		r.spelled[[2]string{spec.Name, "path"}] = "targets"
 	}
 }

@@ -176,30 +176,28 @@ func Unknown(entries, known []string) []string {
 	return unknown
 }
 
-// Patterned is a tool with calls that allowed-tools can allow individually, by a pattern in parentheses:
-// Tool(pattern). The tool defines the meaning of a pattern, for example for command lines or for paths.
+// Patterned is a tool for whose calls an entry of allowed-tools can have a pattern in parentheses:
+// Tool(pattern). Each tool defines its patterns: some match command lines, others paths. The plan of
+// a call matches them ([toolcrib.Plan.Matches]).
 type Patterned interface {
-	// AllowedBy reports whether the patterns of all entries for the tool allow a call, which touches these targets.
-	// If the arguments cannot be judged, it returns false and an error with the reason for a model.
-	AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error)
-	// BadPattern returns the reason why a pattern can never match a call, or "".
+	// BadPattern returns why a pattern can match no call, or "".
 	BadPattern(pattern string) string
 }
 
 var errNoPattern = errors.New("the skills allow some of its calls only, and it does not say which those are")
 
-// Allowed reports whether entries of allowed-tools allow a call of the tool. An entry without a pattern
-// allows every call of its tool, one with a pattern the calls that match. If entries is nil, there is
-// no restriction; an empty list allows nothing. An invalid entry allows nothing, nor does an entry with
-// a pattern for a tool that is not [Patterned].
-func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
+// Allowed reports whether entries of allowed-tools allow a call of a tool, by its plan. An entry
+// without a pattern allows every call of its tool, one with a pattern the calls that match. If
+// entries is nil, every call is allowed; an empty list allows none. An invalid entry allows nothing,
+// and neither does one with a pattern for a tool that takes none.
+func Allowed(entries []string, tool string, plan *toolcrib.Plan) (bool, error) {
 	if entries == nil {
 		return true, nil
 	}
 	var patterns []string
 	for _, text := range entries {
 		switch e, err := ParseEntry(text, nil); {
-		case err != nil || !e.means(call.Name):
+		case err != nil || !e.means(tool):
 		case e.Pattern == "":
 			return true, nil
 		default:
@@ -209,10 +207,10 @@ func Allowed(entries []string, tool toolcrib.Tool, call toolcrib.Call, targets [
 	if len(patterns) == 0 {
 		return false, nil
 	}
-	if p, ok := tool.(Patterned); ok {
-		return p.AllowedBy(patterns, call, targets)
+	if plan.Matches == nil {
+		return false, errNoPattern
 	}
-	return false, errNoPattern
+	return plan.Matches(patterns)
 }
 
 // BadPattern returns the reason why the pattern of an entry can never match a call of its tools, or "".

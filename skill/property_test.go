@@ -41,11 +41,12 @@ func drawCall(t *rapid.T) called {
 // A list never allows more than no list, a pattern never more than none, a list
 // more than its entries do, and order means nothing.
 func TestN15_ListsNeverWiden(t *testing.T) {
+	ws := folder(t)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawEntries(t, "a"), drawEntries(t, "b")
 		c := drawCall(t)
 		ask := func(entries []string) bool {
-			ok, err := allowed(entries, c.tool, c.args, "")
+			ok, err := allowed(entries, c.tool, c.args, ws)
 			if ok && err != nil {
 				t.Fatalf("allowed with an error: %v", err)
 			}
@@ -64,7 +65,7 @@ func TestN15_ListsNeverWiden(t *testing.T) {
 		if both && !ask(bare(slices.Concat(a, b))) {
 			t.Fatalf("%v, %v: a pattern allows what its tool's name does not", a, b)
 		}
-		for _, workspace := range []string{"/ws", "/ws/"} {
+		for _, workspace := range []string{ws, ws + "/"} {
 			if got, _ := allowed(a, c.tool, c.args, workspace); got && !ask(bare(a)) {
 				t.Fatalf("%v in %s", a, workspace)
 			}
@@ -102,6 +103,7 @@ func drawLibrary(t *rapid.T) (library, []string) {
 // Whatever is cut, switched off or not approved, nothing is widened; and no text
 // breaks its fence, its bound, or the program.
 func TestN15_CutsAndApprovalsNeverWiden(t *testing.T) {
+	ws := folder(t)
 	rapid.Check(t, func(t *rapid.T) {
 		l, names := drawLibrary(t)
 		names = append(names, rapid.SliceOfN(rapid.SampledFrom([]string{"s0", "s1", "ghost", ""}), 0, 3).Draw(t, "more")...)
@@ -116,8 +118,8 @@ func TestN15_CutsAndApprovalsNeverWiden(t *testing.T) {
 		some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"s0", "s1", "s2", "s3", "s4"}), rapid.ID).Draw(t, "approved")
 		fewer, _ := l.choose(names, func(s *skill.Skill) bool { return slices.Contains(some, s.Name) })
 		c := drawCall(t)
-		wide, _ := allowed(all.AllowedTools(), c.tool, c.args, "")
-		if narrow, _ := allowed(fewer.AllowedTools(), c.tool, c.args, ""); narrow && !wide {
+		wide, _ := allowed(all.AllowedTools(), c.tool, c.args, ws)
+		if narrow, _ := allowed(fewer.AllowedTools(), c.tool, c.args, ws); narrow && !wide {
 			t.Fatalf("with fewer approved %v is allowed, with all it is not: %v, %v", c, fewer.AllowedTools(), all.AllowedTools())
 		}
 		before := all.AllowedTools()

@@ -145,11 +145,7 @@ func (s *Set) facts(in *gate.RuleInput) (cel.Activation, error) {
 			return s.list(len(in.Targets), func(i int) any { return targetOf(in.Targets[i], root) })
 		},
 		varPrograms: func() ref.Val {
-			var programs []toolcrib.Program
-			if in.Programs != nil {
-				programs = in.Programs()
-			}
-			return s.list(len(programs), func(i int) any { return programOf(programs[i]) })
+			return s.list(len(in.Programs), func(i int) any { return programOf(in.Programs[i]) })
 		},
 		varWorkspace: func() ref.Val { return types.String(resolved(in.Workspace)) },
 		varTool:      types.String(in.Tool), varEffect: types.String(in.Effect.OrStrictest()),

@@ -12,18 +12,16 @@ import (
 )
 
 // programsOf reads "git push; sh -c ?", where ? is a word that is not known.
-func programsOf(line string) func() []toolcrib.Program {
-	return func() []toolcrib.Program {
-		var all []toolcrib.Program
-		for one := range strings.SplitSeq(line, ";") {
-			var words []toolcrib.Word
-			for _, text := range strings.Fields(one) {
-				words = append(words, toolcrib.Word{Text: text, Unknown: text == "?"})
-			}
-			all = append(all, toolcrib.Program{Name: words[0], Args: words[1:]})
+func programsOf(line string) []toolcrib.Program {
+	var all []toolcrib.Program
+	for one := range strings.SplitSeq(line, ";") {
+		var words []toolcrib.Word
+		for _, text := range strings.Fields(one) {
+			words = append(words, toolcrib.Word{Text: text, Unknown: text == "?"})
 		}
-		return all
+		all = append(all, toolcrib.Program{Name: words[0], Args: words[1:]})
 	}
+	return all
 }
 
 // decided is what a set of one rule says of a call: yes, no, maybe or an error.

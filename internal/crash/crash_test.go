@@ -43,7 +43,7 @@ func workTools() ([]toolcrib.Tool, error) {
 	if os.Getenv(lyingEnv) != "" {
 		for i, t := range tools {
 			if t.Spec().Name == "edit_file" {
-				tools[i] = liar{t.(editor)}
+				tools[i] = liar{t.(toolcrib.Planner)}
 			}
 		}
 	}
@@ -58,18 +58,17 @@ func spawnTool(names []string) toolcrib.Tool {
 	return spawn.New(agents)
 }
 
-type editor interface {
-	toolcrib.Tool
-	toolcrib.Admitter
-	toolcrib.Targeter
-	toolcrib.Previewer
-	toolcrib.Preparer
-}
+// liar says after a crash that nothing happened.
+type liar struct{ toolcrib.Planner }
 
-type liar struct{ editor }
-
-func (liar) Reconcile(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
-	return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
+func (l liar) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, err := l.Planner.Plan(ctx, call)
+	if err == nil {
+		plan.Reconcile = func(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
+			return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil
+		}
+	}
+	return plan, err
 }
 
 var (

@@ -30,11 +30,12 @@ func newPair() *pair {
 		call: call, events: []toolcrib.Body{call.Child, end, result},
 		parent: &agent.State{
 			Run: "run_p", Start: &journal.RunStarted{Agent: toolcrib.Agent{Name: "default"}}, Done: &journal.Done{}, Status: toolcrib.StatusCompleted,
-			Trace: []*core.Call{call}, Usage: toolcrib.Usage{Requests: 1}, Children: spent,
+			Calls:    core.Calls{Trace: []*core.Call{call}},
+			Spending: core.Spending{Usage: toolcrib.Usage{Requests: 1}, Children: core.Used{Usage: spent}},
 		},
 		child: &agent.State{
 			Run: "run_c", Start: &journal.RunStarted{Agent: toolcrib.Agent{Name: "helper"}, Parent: "run_p", Depth: 1}, Done: &journal.Done{},
-			Status: toolcrib.StatusCompleted, Usage: spent,
+			Status: toolcrib.StatusCompleted, Spending: core.Spending{Usage: spent},
 		},
 	}
 	p.runs = map[toolcrib.RunID]*agent.State{"run_p": p.parent, "run_c": p.child}
@@ -51,16 +52,16 @@ func TestFamily(t *testing.T) {
 		"all is well": {func(*pair) {}, ""},
 		"never began": {func(p *pair) {
 			delete(p.runs, "run_c")
-			p.call.ChildEnd.Status, p.call.ChildEnd.Usage, p.parent.Children = toolcrib.StatusCancelled, toolcrib.Usage{}, toolcrib.Usage{}
+			p.call.ChildEnd.Status, p.call.ChildEnd.Usage, p.parent.Children = toolcrib.StatusCancelled, toolcrib.Usage{}, core.Used{}
 		}, ""},
 		"continues, and so does its parent": {func(p *pair) {
 			p.parent.Done, p.child.Done, p.call.Result, p.call.ChildEnd, p.events = nil, nil, nil, nil, p.events[:1]
-			p.parent.Children = p.child.Usage // counted when it has ended; here only the laws of the moment matter
+			p.parent.Children.Usage = p.child.Usage // counted when it has ended; here only the laws of the moment matter
 		}, ""},
 		"orphan":       {func(p *pair) { p.child.Done = nil }, "the run that answers it is"},
 		"two starts":   {func(p *pair) { p.events = append([]toolcrib.Body{p.events[0]}, p.events...) }, "call p1 started run run_c after run_c"},
 		"two calls":    {func(p *pair) { p.parent.Trace = append(p.parent.Trace, p.call) }, "are answered by the same run"},
-		"not named":    {func(p *pair) { p.parent.Trace, p.parent.Children = nil, toolcrib.Usage{} }, "was started by no call"},
+		"not named":    {func(p *pair) { p.parent.Trace, p.parent.Children = nil, core.Used{} }, "was started by no call"},
 		"other parent": {func(p *pair) { p.child.Start.Parent = "run_x" }, `below "run_x"`},
 		"other agent":  {func(p *pair) { p.child.Start.Agent.Name = "second" }, "is one of second"},
 		"depth":        {func(p *pair) { p.child.Start.Depth = 2 }, "at depth 2"},
@@ -70,7 +71,7 @@ func TestFamily(t *testing.T) {
 		"not summed":   {func(p *pair) { p.parent.Children.Requests = 1 }, "has spent"},
 		"began and did not": {func(p *pair) {
 			delete(p.runs, "run_c")
-			p.parent.Children = toolcrib.Usage{}
+			p.parent.Children = core.Used{}
 		}, "never began"},
 		"share": {func(p *pair) { p.call.Child.Share.Requests = 1 }, "the share of p1"},
 	} {

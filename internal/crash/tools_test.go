@@ -131,66 +131,52 @@ func (a availability) Overrides(context.Context) (gate.Overrides, error) {
 	return over, err
 }
 
-// executed is a tool that notes each execution, and whose process can die around
-// its effect. It has none of the optional interfaces.
-type executed struct {
+// dying is a tool that notes each execution, and whose process can die around its effect.
+type dying struct {
 	toolcrib.Tool
 	*dead
 	dir string
 }
 
-func (t *executed) Call(ctx context.Context, call toolcrib.Call) (out toolcrib.Output, err error) {
+// planner is a dying tool that plans its calls.
+type planner struct {
+	*dying
+	plans toolcrib.Planner
+}
+
+// deadlyTool makes the process able to die around the effects of t.
+func deadlyTool(t toolcrib.Tool, d *dead, dir string) toolcrib.Tool {
+	inner := &dying{Tool: t, dead: d, dir: dir}
+	if p, ok := t.(toolcrib.Planner); ok {
+		return &planner{inner, p}
+	}
+	return inner
+}
+
+func (t *dying) Call(ctx context.Context, call toolcrib.Call) (out toolcrib.Output, err error) {
+	return t.run(ctx, call, t.Tool.Call)
+}
+
+func (t *planner) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, err := t.plans.Plan(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	run := plan.Run
+	plan.Run = func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return t.run(ctx, call, run) }
+	return plan, nil
+}
+
+func (t *dying) run(ctx context.Context, call toolcrib.Call,
+	run func(context.Context, toolcrib.Call) (toolcrib.Output, error),
+) (out toolcrib.Output, err error) {
 	label := t.label("effect/" + call.ID)
 	t.pass(label + "/before")
 	if err := appendLine(filepath.Join(t.dir, executedFile), call.ID); err != nil {
 		return out, err
 	}
 	t.pass(label + "/during")
-	out, err = t.Tool.Call(ctx, call)
+	out, err = run(ctx, call)
 	t.pass(label + "/after")
 	return out, err
-}
-
-// The kinds of tools with optional interfaces: all of a kind have the same ones.
-type (
-	reader struct {
-		*executed
-		toolcrib.Admitter
-		toolcrib.Targeter
-	}
-	writer struct {
-		*executed
-		toolcrib.Admitter
-		toolcrib.Targeter
-		toolcrib.Previewer
-		toolcrib.Preparer
-		toolcrib.Binder
-	}
-	runner struct {
-		*executed
-		toolcrib.Admitter
-		toolcrib.Targeter
-		toolcrib.Previewer
-		toolcrib.Effector
-	}
-)
-
-// deadlyTool makes the process able to die around the effects of t.
-func deadlyTool(t toolcrib.Tool, d *dead, dir string) toolcrib.Tool {
-	inner := &executed{Tool: t, dead: d, dir: dir}
-	admits, _ := t.(toolcrib.Admitter)
-	targets, _ := t.(toolcrib.Targeter)
-	previews, _ := t.(toolcrib.Previewer)
-	prepares, _ := t.(toolcrib.Preparer)
-	judges, _ := t.(toolcrib.Effector)
-	binds, _ := t.(toolcrib.Binder)
-	switch {
-	case prepares != nil:
-		return &writer{inner, admits, targets, previews, prepares, binds}
-	case judges != nil:
-		return &runner{inner, admits, targets, previews, judges}
-	case targets != nil:
-		return &reader{inner, admits, targets}
-	}
-	return inner
 }

@@ -34,7 +34,7 @@ const readMetaParameters = `{
 }`
 
 // readMeta describes a file of the workspace without its content, for administrators (N24).
-type readMeta struct{ pathPolicy }
+type readMeta struct{ about }
 
 type metaResult struct {
 	Path     string `json:"path"`
@@ -45,67 +45,72 @@ type metaResult struct {
 	Height   int    `json:"height,omitempty"` // pixels
 }
 
-// Spec describes read_asset_meta.
-func (t *readMeta) Spec() toolcrib.Spec {
-	s := wire.Spec(Group, nameReadMeta, "Tell about a file of the workspace: its type by content, its size in bytes, "+
-		"when it was changed, and of an image (PNG, JPEG, GIF) the size in pixels.", readMetaParameters, toolcrib.EffectReadOnly)
-	s.RequiresAdmin = true
-	return s
+func newReadMeta(s *settings) toolcrib.Tool {
+	about := about{set: s, spec: spec(nameReadMeta, "Tell about a file of the workspace: its type by content, its size in bytes, "+
+		"when it was changed, and of an image (PNG, JPEG, GIF) the size in pixels.", readMetaParameters, toolcrib.EffectReadOnly)}
+	about.spec.RequiresAdmin = true
+	return &readMeta{about}
 }
 
-// clean opens the workspace and cleans the path of a call as text.
-func (t *readMeta) clean(call toolcrib.Call) (w *workspace, shown string, err error) {
-	name, err := t.path(call)
+// Plan refuses a path that is outside the workspace as text (C11). It does not reveal where links
+// lead: for a link to the outside Run returns the same error as for a missing file.
+func (t *readMeta) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	var in pathOf
+	if err := wire.Decode(call.Arguments, &in); err != nil {
+		return nil, err
+	}
+	w, err := t.set.open(call)
 	if err != nil {
-		return nil, "", err
-	}
-	if w, err = t.set.open(call); err != nil {
-		return nil, "", err
-	}
-	if shown, err = w.Clean(name); err != nil {
-		w.Close()
-	}
-	return w, shown, err
-}
-
-// Admit refuses a path that is outside the workspace as text (C11). It does not reveal where links
-// lead: for a link to the outside Call returns the same error as for a missing file.
-func (t *readMeta) Admit(call toolcrib.Call) error {
-	w, _, err := t.clean(call)
-	if err == nil {
-		w.Close()
-	}
-	return err
-}
-
-// Call describes the file, reading only the beginning of its content. The error is the same for
-// missing files and for files that may not be described, so that these cannot be distinguished.
-// Errors that do not concern the file are returned unchanged.
-func (t *readMeta) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	w, shown, err := t.clean(call)
-	if err != nil {
-		return toolcrib.Output{}, err
+		return nil, err
 	}
 	defer w.Close()
-	meta, err := w.meta(ctx, shown)
-	if err == nil {
+	shown, err := w.Clean(in.Path)
+	if err != nil {
+		return nil, err
+	}
+	p, none := w.find(shown)
+	abs := ""
+	if none == nil {
+		abs = w.Abs(p.real)
+	}
+	plan := t.plan(call, in.Path, abs, false)
+	plan.Run = func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+		var meta metaResult
+		err := none
+		if err == nil {
+			err = t.set.at(ctx, call, p, func(w *workspace, p place) (err error) {
+				meta, err = w.meta(ctx, p)
+				return err
+			})
+		}
+		if err != nil {
+			return toolcrib.Output{}, notDescribed(shown, err)
+		}
 		return wire.Output(meta)
 	}
+	return plan, nil
+}
+
+// Call plans the call and runs the plan.
+func (t *readMeta) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// notDescribed returns the same error for missing files and for files that may not be described, so
+// that these cannot be distinguished. Errors that do not concern the file are returned unchanged.
+func notDescribed(shown string, err error) error {
 	for _, ours := range []error{context.Canceled, context.DeadlineExceeded, syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
 		if errors.Is(err, ours) {
-			return toolcrib.Output{}, err
+			return err
 		}
 	}
-	return toolcrib.Output{}, &toolcrib.ToolError{
+	return &toolcrib.ToolError{
 		Kind: toolcrib.NotFound, Message: shown + ": there is no such file, or it is not permitted", Err: err,
 	}
 }
 
-func (w *workspace) meta(ctx context.Context, shown string) (metaResult, error) {
-	p, err := w.find(shown)
-	if err != nil {
-		return metaResult{}, err
-	}
+// meta reads only the beginning of the content.
+func (w *workspace) meta(ctx context.Context, p place) (metaResult, error) {
 	f, info, err := w.openRead(p)
 	if err != nil {
 		return metaResult{}, err
@@ -118,7 +123,7 @@ func (w *workspace) meta(ctx context.Context, shown string) (metaResult, error) 
 	}
 	head = head[:n]
 	meta := metaResult{
-		Path: shown, Type: http.DetectContentType(head), Bytes: info.Size(),
+		Path: p.shown, Type: http.DetectContentType(head), Bytes: info.Size(),
 		Modified: info.ModTime().UTC().Format(time.RFC3339),
 	}
 	if strings.HasPrefix(meta.Type, "text/") && bytes.Contains(head, []byte("<svg")) {

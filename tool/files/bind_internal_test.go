@@ -51,8 +51,9 @@ func TestH16_WritesWhatWasApproved(t *testing.T) {
 				c.change(t, w.dir)
 			}
 			before := w.all()
-			_, prepared := w.tools[c.tool].Prepare(t.Context(), call)
-			_, err := w.tools[c.tool].Call(t.Context(), call)
+			plan := w.plan(call)
+			_, prepared := plan.Prepare(t.Context(), call.WithoutArguments())
+			_, err := plan.Run(t.Context(), call.WithoutArguments())
 			if (err != nil) != c.refused || (prepared != nil) != c.refused {
 				t.Fatalf("prepared: %v, called: %v", prepared, err)
 			}
@@ -154,12 +155,22 @@ func (w *bindable) approved(tool, arguments string) toolcrib.Call {
 	w.t.Helper()
 	w.calls++
 	call := toolcrib.Call{ID: strings.Repeat("c", w.calls), Run: "run_1", Name: tool, Arguments: []byte(arguments), Workspace: w.dir}
-	bound, err := w.tools[tool].Bind(w.t.Context(), call)
+	bound, err := w.plan(call).Files(w.t.Context())
 	if err != nil || len(bound) != 1 {
 		w.t.Fatalf("%+v, %v", bound, err)
 	}
 	call.Approved = bound
 	return call
+}
+
+// plan returns the plan of a call, as the gate asks for it.
+func (w *bindable) plan(call toolcrib.Call) *toolcrib.Plan {
+	w.t.Helper()
+	plan, err := w.tools[call.Name].Plan(w.t.Context(), call)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return plan
 }
 
 // all are the names and contents of the files.

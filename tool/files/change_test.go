@@ -12,11 +12,12 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 func (k *kit) preview(tool string, arguments args) toolcrib.Preview {
 	k.t.Helper()
-	got, err := k.tools[tool].(toolcrib.Previewer).Preview(context.Background(), k.made(tool, arguments))
+	got, err := tooltest.Preview(context.Background(), k.tools[tool], k.made(tool, arguments))
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestC9_Preview(t *testing.T) {
 			t.Errorf("%s %v:\n got %q\nwant %q", c.tool, c.arguments, got, c.want)
 		}
 	}
-	_, err := k.tools["edit_file"].(toolcrib.Previewer).Preview(t.Context(), k.made("edit_file", args{"path": "a", "old_text": "four", "new_text": "4"}))
+	_, err := tooltest.Preview(t.Context(), k.tools["edit_file"], k.made("edit_file", args{"path": "a", "old_text": "four", "new_text": "4"}))
 	k.failed("preview", err, "invalid arguments: old_text occurs 0 times in a")
 }
 
@@ -60,7 +61,7 @@ func TestC9_NoDiffOfLargeFiles(t *testing.T) {
 
 func (k *kit) prepare(tool string, arguments args) json.RawMessage {
 	k.t.Helper()
-	got, err := k.tools[tool].(toolcrib.Preparer).Prepare(context.Background(), k.made(tool, arguments))
+	got, err := k.plan(tool, arguments).Prepare(context.Background(), k.made(tool, args{}))
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -69,11 +70,21 @@ func (k *kit) prepare(tool string, arguments args) json.RawMessage {
 
 func (k *kit) state(tool string, arguments args, prepared json.RawMessage) toolcrib.ReconciledState {
 	k.t.Helper()
-	got, err := k.tools[tool].(toolcrib.Preparer).Reconcile(context.Background(), k.made(tool, arguments), prepared)
+	got, err := k.plan(tool, arguments).Reconcile(context.Background(), k.made(tool, args{}), prepared)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return got.State
+}
+
+// plan returns the plan of a call, as the gate asks for it.
+func (k *kit) plan(tool string, arguments args) *toolcrib.Plan {
+	k.t.Helper()
+	plan, err := tooltest.Plan(context.Background(), k.tools[tool], k.made(tool, arguments))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return plan
 }
 
 func TestC9_PrepareAndReconcile(t *testing.T) {
@@ -133,9 +144,13 @@ func TestC9_ChangeAfterPrepareIsNotOverwritten(t *testing.T) {
 		"edit_file":  {"path": "a", "old_text": "base", "new_text": "mine"},
 	} {
 		k.put("a", "base")
-		k.prepare(tool, arguments)
+		plan := k.plan(tool, arguments)
+		if _, err := plan.Prepare(t.Context(), k.made(tool, args{})); err != nil {
+			t.Fatal(err)
+		}
 		k.put("a", "base, and a stranger's words")
-		k.fails(tool, arguments, "execution failed: a was changed by someone else just now")
+		_, err := plan.Run(t.Context(), k.made(tool, args{}))
+		k.failed(tool, err, "execution failed: a was changed by someone else just now")
 		if got := k.get("a"); got != "base, and a stranger's words" {
 			t.Errorf("%s: %q", tool, got)
 		}

@@ -193,20 +193,11 @@ func writeTemporary(ctx context.Context, dir *os.Root, name string, old fs.FileI
 // would delay the question.
 const maxBoundBytes = 64 << 20
 
-// Bind returns the current state of the file of the call. It does not check whether the file can be
-// written; Call does.
-func (t *writer) Bind(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileState, error) {
-	name, err := t.path(call)
-	if err != nil {
-		return nil, err
-	}
-	w, err := t.set.open(call)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
+// files returns the current state of the file. It does not check whether the file can be written; do
+// does.
+func (t *write) files(ctx context.Context, call toolcrib.Call) ([]toolcrib.FileState, error) {
 	var state toolcrib.FileState
-	err = w.at(ctx, name, func(p place) error {
+	err := t.set.at(ctx, call, t.at, func(w *workspace, p place) (err error) {
 		now := version{info: p.info}
 		if p.info != nil && p.info.Mode().IsRegular() && p.info.Size() <= maxBoundBytes {
 			if now, err = w.version(ctx, p); err != nil && settled(err) {

@@ -107,20 +107,20 @@ func TestC11_AdmitRefusesEscapes(t *testing.T) {
 			k.dir + "x": "invalid path: path escapes workspace: ", "": "invalid path: the path is empty",
 			"a\x00b": "invalid path: the path contains a NUL byte", "loop": "invalid path: too many symbolic links: loop",
 		} {
-			err := tool.(toolcrib.Admitter).Admit(k.made(name, args{"path": path}))
+			err := tooltest.Refused(tool, k.made(name, args{"path": path}))
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%s %q: %v, want %s", name, path, err, want)
 			}
-			if got := tool.(toolcrib.Targeter).Targets(k.made(name, args{"path": path})); got != nil {
+			if got := tooltest.Facts(tool, k.made(name, args{"path": path})).Targets; got != nil {
 				t.Errorf("%s %q: targets %v of a path outside", name, path, got)
 			}
 		}
 		for _, path := range []string{"notes.txt", "gone/at/all", k.dir + "/notes.txt", "src/../notes.txt", "in/main.go", "..notes"} {
-			if err := tool.(toolcrib.Admitter).Admit(k.made(name, args{"path": path})); err != nil {
+			if err := tooltest.Refused(tool, k.made(name, args{"path": path})); err != nil {
 				t.Errorf("%s %q: %v", name, path, err)
 			}
 		}
-		if err := tool.(toolcrib.Admitter).Admit(toolcrib.Call{Arguments: []byte(`{"path":"a"}`)}); err == nil {
+		if err := tooltest.Refused(tool, toolcrib.Call{Arguments: []byte(`{"path":"a"}`)}); err == nil {
 			t.Errorf("%s: no workspace, admitted", name)
 		}
 	}
@@ -139,13 +139,13 @@ func TestC11_TargetsAreResolved(t *testing.T) {
 		"dangling": "src/later", "absolute/x": "src/x", "./src//Main.go": "src/Main.go", "NEW/File": "NEW/File",
 	} {
 		for _, name := range []string{"read_file", "write_file"} {
-			got := k.tools[name].(toolcrib.Targeter).Targets(k.made(name, args{"path": path}))
+			got := tooltest.Facts(k.tools[name], k.made(name, args{"path": path})).Targets
 			if len(got) != 1 || got[0] != (toolcrib.Target{Kind: toolcrib.TargetFile, Name: k.path(want), Write: name == "write_file"}) {
 				t.Errorf("%s %s: %v, want %s", name, path, got, want)
 			}
 		}
 	}
-	if got := k.tools["list_directory"].(toolcrib.Targeter).Targets(k.made("list_directory", args{})); len(got) != 1 || got[0].Name != k.dir {
+	if got := tooltest.Facts(k.tools["list_directory"], k.made("list_directory", args{})).Targets; len(got) != 1 || got[0].Name != k.dir {
 		t.Errorf("the whole workspace: %v", got)
 	}
 	// A workspace reached by a link is the folder that it leads to.
@@ -155,7 +155,7 @@ func TestC11_TargetsAreResolved(t *testing.T) {
 	}
 	call := k.made("read_file", args{"path": alias + "/src/Main.go"})
 	call.Workspace = alias
-	if got := k.tools["read_file"].(toolcrib.Targeter).Targets(call); len(got) != 1 || got[0].Name != k.path("src/Main.go") {
+	if got := tooltest.Facts(k.tools["read_file"], call).Targets; len(got) != 1 || got[0].Name != k.path("src/Main.go") {
 		t.Errorf("workspace by a link: %v", got)
 	}
 }

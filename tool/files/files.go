@@ -15,15 +15,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"hash/maphash"
 	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
-	"github.com/toolcrib/toolcrib/tool/internal/pattern"
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 // Group is the group of the file tools.
@@ -33,8 +30,8 @@ const Group = toolcrib.GroupFiles
 // exist, spelled as in the call: if the file system ignores case, so must they. They are called
 // often and concurrently.
 //
-// The gate asks the same questions first, about the targets of [toolcrib.Targeter]; the tools ask
-// again at the last moment, about the files that are open.
+// The gate asks the same questions first, about the targets of a plan; the tools ask again at the last
+// moment, about the files that are open.
 type Options struct {
 	// Protected reports whether a path may be read but not written. If nil, no path is protected.
 	Protected func(abs string) bool
@@ -60,12 +57,8 @@ func New(options Options) []toolcrib.Tool {
 		s.locks[i] = make(chan struct{}, 1)
 	}
 	return []toolcrib.Tool{
-		&readFile{pathPolicy{set: s}},
-		&listDirectory{pathPolicy{set: s, whole: true}},
-		&searchFiles{pathPolicy{set: s, whole: true, tree: true}},
-		newWriteFile(s), newEditFile(s),
-		&getTree{pathPolicy{set: s, whole: true, tree: true}},
-		&readMeta{pathPolicy{set: s}},
+		newReadFile(s), newListDirectory(s), newSearchFiles(s), newWriteFile(s), newEditFile(s), newGetTree(s),
+		newReadMeta(s),
 	}
 }
 
@@ -78,8 +71,6 @@ type settings struct {
 	// locks serialize writes of this process to the same file. The hash of a path selects its lock.
 	locks [64]chan struct{}
 	seed  maphash.Seed
-
-	seen wire.Seen
 
 	mu      sync.Mutex
 	written map[ownKey]ownWrite
@@ -106,75 +97,3 @@ func temporaryName(call toolcrib.Call) string {
 	}
 	return ".toolcrib-" + name + ".tmp"
 }
-
-// pathPolicy answers the gate for all tools of the package: whether the path of a call is inside the
-// workspace, and which file it is.
-type pathPolicy struct {
-	set   *settings
-	whole bool // whether the default path is the whole workspace
-	tree  bool // whether everything below a folder is also read
-}
-
-// path returns the argument path of a call.
-func (p pathPolicy) path(call toolcrib.Call) (string, error) {
-	var in struct {
-		Path *string `json:"path"`
-	}
-	if err := json.Unmarshal(call.Arguments, &in); err != nil {
-		return "", &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: err.Error(), Err: err}
-	}
-	switch {
-	case in.Path != nil:
-		return *in.Path, nil
-	case p.whole:
-		return ".", nil
-	}
-	return "", nil
-}
-
-// find resolves the path of a call, without opening the file.
-func (p pathPolicy) find(call toolcrib.Call) (found place, abs string, err error) {
-	name, err := p.path(call)
-	if err != nil {
-		return found, "", err
-	}
-	w, err := p.set.open(call)
-	if err != nil {
-		return found, "", err
-	}
-	defer w.Close()
-	found, err = w.find(name)
-	return found, w.Abs(found.real), failure(err, found.shown)
-}
-
-// Admit refuses a path that is empty, invalid, or outside the workspace as text or by its links
-// (C11), and another name of a file of toolcrib itself.
-func (p pathPolicy) Admit(call toolcrib.Call) error {
-	found, _, err := p.find(call)
-	if err == nil && p.set.own.Is(found.info) {
-		err = protectedPath(found.shown)
-	}
-	return err
-}
-
-// targets returns the file of the call, with links resolved as far as it exists, or nothing if Admit
-// refuses the call.
-func (p pathPolicy) targets(call toolcrib.Call, write bool) []toolcrib.Target {
-	_, abs, err := p.find(call)
-	if err != nil {
-		return nil
-	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: abs, Write: write, Tree: p.tree}}
-}
-
-// Targets returns the file that is read.
-func (p pathPolicy) Targets(call toolcrib.Call) []toolcrib.Target { return p.targets(call, false) }
-
-// AllowedBy reports whether patterns of the skills allow the path of a call.
-func (p pathPolicy) AllowedBy(patterns []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
-	name, err := p.path(call)
-	return err == nil && pattern.Path(patterns, name, call.Workspace, targets, p.tree), err
-}
-
-// BadPattern returns why a pattern cannot match any path, or "".
-func (p pathPolicy) BadPattern(text string) string { return pattern.BadPath(text, p.tree) }

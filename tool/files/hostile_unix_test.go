@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 func TestC11_NoFIFOsDevicesSockets(t *testing.T) {
@@ -172,10 +172,10 @@ func TestC9_HugeFileIsNotReadToBeWrittenOver(t *testing.T) {
 	made := k.made("write_file", args{"path": "huge", "content": "y"})
 	want := "execution failed: huge has 1099511627776 bytes, and files of more than 268435456 are not overwritten; nothing was written, use another name"
 	k.fails("write_file", args{"path": "huge", "content": "y"}, want)
-	if _, err := k.tools["write_file"].(toolcrib.Preparer).Prepare(t.Context(), made); err == nil || err.Error() != want {
+	if _, err := tooltest.Facts(k.tools["write_file"], made).Prepare(t.Context(), made.WithoutArguments()); err == nil || err.Error() != want {
 		t.Errorf("Prepare: %v", err)
 	}
-	if _, err := k.tools["write_file"].(toolcrib.Previewer).Preview(t.Context(), made); err == nil || err.Error() != want {
+	if _, err := tooltest.Preview(t.Context(), k.tools["write_file"], made); err == nil || err.Error() != want {
 		t.Errorf("Preview: %v", err)
 	}
 }

@@ -26,12 +26,6 @@ const listDirectoryParameters = `{
 	"additionalProperties": false
 }`
 
-type listDirectory struct{ pathPolicy }
-
-type listDirectoryInput struct {
-	Path string `json:"path"`
-}
-
 type listDirectoryResult struct {
 	Entries   []listEntry `json:"entries"`
 	Truncated bool        `json:"truncated,omitempty"` // whether there are more
@@ -44,21 +38,18 @@ type listEntry struct {
 	IsSymlink bool   `json:"is_symlink,omitempty"`
 }
 
-// Spec describes list_directory.
-func (t *listDirectory) Spec() toolcrib.Spec {
-	return wire.Spec(Group, nameListDirectory, "List one folder of the workspace.",
-		listDirectoryParameters, toolcrib.EffectReadOnly)
+func newListDirectory(s *settings) toolcrib.Tool {
+	return &readTool[pathOf]{
+		about: about{set: s, spec: spec(nameListDirectory, "List one folder of the workspace.", listDirectoryParameters,
+			toolcrib.EffectReadOnly)},
+		absent: pathOf{"."}, read: listDirectory,
+	}
 }
 
-// Call lists one folder. A link is described by its target if that is inside the workspace, and only
-// as a link otherwise.
-func (t *listDirectory) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	in := listDirectoryInput{Path: "."}
-	var result listDirectoryResult
-	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) (err error) {
-		result, err = w.list(ctx, p)
-		return err
-	})
+// listDirectory lists one folder. A link is described by its target if that is inside the workspace,
+// and only as a link otherwise.
+func listDirectory(ctx context.Context, _ toolcrib.Call, w *workspace, p place, _ pathOf) (toolcrib.Output, error) {
+	result, err := w.list(ctx, p)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/nolink"
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 const maxTries = 16 // attempts with a path that changes during the call
@@ -40,22 +39,6 @@ func (s *settings) open(call toolcrib.Call) (*workspace, error) {
 		return nil, err
 	}
 	return &workspace{Folder: folder, set: s, temporary: temporaryName(call)}, nil
-}
-
-// do decodes the arguments of a call, opens its workspace, resolves the path among the arguments and
-// calls do, again if the path changes meanwhile.
-func (s *settings) do(ctx context.Context, call toolcrib.Call, in any, path *string,
-	do func(*workspace, place) error,
-) error {
-	if err := wire.Decode(call.Arguments, in); err != nil {
-		return err
-	}
-	w, err := s.open(call)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	return w.at(ctx, *path, func(p place) error { return do(w, p) })
 }
 
 // find resolves the path of a call as far as it exists. It refuses a path that leaves the workspace,
@@ -165,29 +148,41 @@ func settled(err error) bool {
 	return false
 }
 
-// at resolves the path of a call and calls do, again if the path changes meanwhile. It gives up after
-// maxTries.
-func (w *workspace) at(ctx context.Context, name string, do func(place) error) error {
-	var last error
-	shown := name
+// at opens the workspace of a call and calls do with the place that was planned, looked at again: if
+// it or a folder above it has become a link, it is another place. at tries again while the path is
+// being changed, and gives up after maxTries.
+func (s *settings) at(ctx context.Context, call toolcrib.Call, planned place, do func(*workspace, place) error) error {
+	w, err := s.open(call)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	for range maxTries {
-		if err := ctx.Err(); err != nil {
+		if err = ctx.Err(); err != nil {
 			return err
 		}
-		p, err := w.find(name)
-		if err == nil {
-			err = do(p)
+		p := planned
+		if p.info, err = w.again(planned); err == nil {
+			err = do(w, p)
 		}
 		if err == nil || settled(err) {
 			return failure(err, p.shown)
 		}
-		last, shown = failure(err, p.shown), p.shown
 	}
-	if errors.Is(last, errMoved) {
+	if errors.Is(err, errMoved) {
 		return &toolcrib.ToolError{
-			Kind: toolcrib.ExecutionFailed, Err: last,
-			Message: shown + ": the path is being changed by someone else; try again later",
+			Kind: toolcrib.ExecutionFailed, Err: err,
+			Message: planned.shown + ": the path is being changed by someone else; try again later",
 		}
 	}
-	return last
+	return failure(err, planned.shown)
+}
+
+// again returns the present file at a place, or nil if no file is there.
+func (w *workspace) again(p place) (fs.FileInfo, error) {
+	now, err := w.Resolve(p.real, beneath.Absent)
+	if err == nil && now.Real != p.real || errors.Is(err, beneath.ErrOutside) {
+		return nil, errMoved
+	}
+	return now.Info, err
 }

@@ -37,12 +37,10 @@ const readFileParameters = `{
 	"additionalProperties": false
 }`
 
-type readFile struct{ pathPolicy }
-
 type readFileInput struct {
-	Path   string `json:"path"`
-	Offset int64  `json:"offset"`
-	Limit  int64  `json:"limit"`
+	pathOf
+	Offset int64 `json:"offset"`
+	Limit  int64 `json:"limit"`
 }
 
 type readFileResult struct {
@@ -51,30 +49,28 @@ type readFileResult struct {
 	NextOffset int64  `json:"next_offset,omitempty"` // line number, from 1
 }
 
-// Spec describes read_file.
-func (t *readFile) Spec() toolcrib.Spec {
-	return wire.Spec(Group, nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
-		readFileParameters, toolcrib.EffectReadOnly)
+func newReadFile(s *settings) toolcrib.Tool {
+	return &readTool[readFileInput]{
+		about: about{set: s, spec: spec(nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
+			readFileParameters, toolcrib.EffectReadOnly)},
+		read: readFile,
+	}
 }
 
-// Call returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does not
-// cut the result to the limits of the call; the runtime does.
-func (t *readFile) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	var in readFileInput
+// readFile returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does
+// not cut the result to the limits of the call; the runtime does.
+func readFile(ctx context.Context, _ toolcrib.Call, w *workspace, p place, in readFileInput) (toolcrib.Output, error) {
+	f, info, err := w.openRead(p)
+	if err != nil {
+		return toolcrib.Output{}, err
+	}
+	defer f.Close() //nolint:errcheck // only read
 	var result readFileResult
-	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) error {
-		f, info, err := w.openRead(p)
-		if err != nil {
-			return err
-		}
-		defer f.Close() //nolint:errcheck // only read
-		if in.Offset > 0 || in.Limit > 0 {
-			result, err = readLines(ctx, f, info, p.shown, max(in.Offset, 1), in.Limit)
-		} else {
-			result.Content, result.Encoding, err = readWhole(ctx, f, info, p.shown)
-		}
-		return err
-	})
+	if in.Offset > 0 || in.Limit > 0 {
+		result, err = readLines(ctx, f, info, p.shown, max(in.Offset, 1), in.Limit)
+	} else {
+		result.Content, result.Encoding, err = readWhole(ctx, f, info, p.shown)
+	}
 	if err != nil {
 		return toolcrib.Output{}, err
 	}

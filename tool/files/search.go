@@ -57,11 +57,9 @@ const searchFilesParameters = `{
 	"additionalProperties": false
 }`
 
-type searchFiles struct{ pathPolicy }
-
 type searchFilesInput struct {
+	pathOf
 	Pattern         string `json:"pattern"`
-	Path            string `json:"path"`
 	Glob            string `json:"glob"`
 	CaseInsensitive bool   `json:"case_insensitive"`
 	NamesOnly       bool   `json:"names_only"`
@@ -83,22 +81,22 @@ type searchMatch struct {
 	Text string `json:"text,omitempty"` // at most 500 bytes of the line
 }
 
-// Spec describes search_files.
-func (t *searchFiles) Spec() toolcrib.Spec {
-	return wire.Spec(Group, nameSearchFiles, "Find lines that match a regular expression, or files by name.",
-		searchFilesParameters, toolcrib.EffectReadOnly)
+func newSearchFiles(s *settings) toolcrib.Tool {
+	return &readTool[searchFilesInput]{
+		about: about{set: s, tree: true, spec: spec(nameSearchFiles,
+			"Find lines that match a regular expression, or files by name.", searchFilesParameters, toolcrib.EffectReadOnly)},
+		absent: searchFilesInput{pathOf: pathOf{"."}}, read: searchFiles,
+	}
 }
 
-// Call searches until it has max_results or reaches another bound, and says which.
-func (t *searchFiles) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	in := searchFilesInput{Path: "."}
-	var s *search
-	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) (err error) {
-		if s, err = newSearch(ctx, w, in); err != nil {
-			return err
-		}
-		return s.start(p)
-	})
+// searchFiles searches until it has max_results or reaches another bound, and says which.
+func searchFiles(ctx context.Context, _ toolcrib.Call, w *workspace, p place, in searchFilesInput) (
+	toolcrib.Output, error,
+) {
+	s, err := newSearch(ctx, w, in)
+	if err == nil {
+		err = s.start(p)
+	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return toolcrib.Output{}, err
 	}

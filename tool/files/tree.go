@@ -35,15 +35,11 @@ const getTreeParameters = `{
 	"additionalProperties": false
 }`
 
-// getTree shows the folders and files of a workspace as a tree, without protected and hidden ones
-// (N19, N24).
-type getTree struct{ pathPolicy }
-
 type treeInput struct {
-	Path    string `json:"path"`
-	Depth   int    `json:"depth"`
-	Limit   int    `json:"limit"`
-	Ignored bool   `json:"ignored"`
+	pathOf
+	Depth   int  `json:"depth"`
+	Limit   int  `json:"limit"`
+	Ignored bool `json:"ignored"`
 }
 
 type treeResult struct {
@@ -70,29 +66,26 @@ type treeNode struct {
 	list *ignore.List // ignore rules of the folders above; nil if nothing is ignored
 }
 
-// Spec describes get_tree.
-func (t *getTree) Spec() toolcrib.Spec {
-	return wire.Spec(Group, nameGetTree, "Show the folders and files of the workspace as a tree.", getTreeParameters,
-		toolcrib.EffectReadOnly)
+func newGetTree(s *settings) toolcrib.Tool {
+	return &readTool[treeInput]{
+		about: about{set: s, tree: true, spec: spec(nameGetTree, "Show the folders and files of the workspace as a tree.",
+			getTreeParameters, toolcrib.EffectReadOnly)},
+		absent: treeInput{pathOf: pathOf{"."}}, read: getTree,
+	}
 }
 
-// Call shows the tree, level by level, until it has limit entries or reaches another bound, and says
-// which.
-func (t *getTree) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	in := treeInput{Path: "."}
-	var found treeResult
-	err := t.set.do(ctx, call, &in, &in.Path, func(w *workspace, p place) (err error) {
-		switch {
-		case in.Depth < 0 || in.Limit < 0:
-			return toolcrib.Failf(toolcrib.InvalidArguments, "depth and limit must be at least 1")
-		case call.Principal.User == "":
-			return toolcrib.Failf(toolcrib.PermissionDenied, "this call has no user")
-		case w.protected(p) != nil:
-			return toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
-		}
-		found, err = newWalk(ctx, w, in, call.MaxBytes).run(p, in.Ignored)
-		return err
-	})
+// getTree shows the folders and files of a workspace, without protected and hidden ones (N19, N24):
+// level by level, until it has limit entries or reaches another bound, and says which.
+func getTree(ctx context.Context, call toolcrib.Call, w *workspace, p place, in treeInput) (toolcrib.Output, error) {
+	switch {
+	case in.Depth < 0 || in.Limit < 0:
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "depth and limit must be at least 1")
+	case call.Principal.User == "":
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.PermissionDenied, "this call has no user")
+	case w.protected(p) != nil:
+		return toolcrib.Output{}, toolcrib.Failf(toolcrib.NotFound, "%s", p.shown)
+	}
+	found, err := newWalk(ctx, w, in, call.MaxBytes).run(p, in.Ignored)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}

@@ -44,23 +44,22 @@ const editFileParameters = `{
 
 func newWriteFile(s *settings) *writer {
 	return &writer{
-		pathPolicy: pathPolicy{set: s},
-		spec: wire.Spec(Group, nameWriteFile, "Write a whole text file of the workspace, and folders that are missing. "+
-			"To change a part, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite),
-		read: readWriteFile,
+		about: about{set: s, spec: spec(nameWriteFile, "Write a whole text file of the workspace, and folders that are missing. "+
+			"To change a part, use edit_file.", writeFileParameters, toolcrib.EffectIdempotentWrite)},
+		decode: decodeWriteFile,
 	}
 }
 
-func readWriteFile(call toolcrib.Call) (change, error) {
+func decodeWriteFile(arguments json.RawMessage) (change, error) {
 	var in struct {
 		Path    string `json:"path"`
 		Content string `json:"content"`
 	}
-	if err := wire.Decode(call.Arguments, &in); err != nil {
+	if err := wire.Decode(arguments, &in); err != nil {
 		return change{}, err
 	}
 	return change{
-		path:    in.Path,
+		path: in.Path, texts: []string{in.Content},
 		content: func([]byte, string) ([]byte, error) { return []byte(in.Content), nil },
 		message: func(shown string, after int) string {
 			return fmt.Sprintf("Successfully wrote %d bytes to %s", after, shown)
@@ -70,35 +69,35 @@ func readWriteFile(call toolcrib.Call) (change, error) {
 
 func newEditFile(s *settings) *writer {
 	return &writer{
-		pathPolicy: pathPolicy{set: s},
-		spec: wire.Spec(Group, nameEditFile, "Replace old_text, which must occur exactly once in the file, with new_text.",
-			editFileParameters, toolcrib.EffectIdempotentWrite),
-		read: readEditFile,
+		about: about{set: s, spec: spec(nameEditFile, "Replace old_text, which must occur exactly once in the file, with new_text.",
+			editFileParameters, toolcrib.EffectIdempotentWrite)},
+		decode: decodeEditFile,
 	}
 }
 
-func readEditFile(call toolcrib.Call) (change, error) {
+func decodeEditFile(arguments json.RawMessage) (change, error) {
 	var in struct {
 		Path    string `json:"path"`
 		OldText string `json:"old_text"`
 		NewText string `json:"new_text"`
 	}
-	if err := wire.Decode(call.Arguments, &in); err != nil {
+	if err := wire.Decode(arguments, &in); err != nil {
 		return change{}, err
 	}
-	switch in.OldText {
-	case "":
-		return change{}, toolcrib.Failf(toolcrib.InvalidArguments, "old_text is empty; to write a whole file, use write_file")
-	case in.NewText:
-		return change{}, toolcrib.Failf(toolcrib.InvalidArguments, "old_text and new_text are the same")
-	}
-	return change{
-		path: in.Path, edits: true,
+	c := change{
+		path: in.Path, edits: true, texts: []string{in.OldText, in.NewText},
 		content: func(before []byte, shown string) ([]byte, error) {
 			return edit(before, []byte(in.OldText), []byte(in.NewText), shown)
 		},
 		message: func(shown string, _ int) string { return "Successfully edited " + shown },
-	}, nil
+	}
+	switch in.OldText {
+	case "":
+		c.useless = toolcrib.Failf(toolcrib.InvalidArguments, "old_text is empty; to write a whole file, use write_file")
+	case in.NewText:
+		c.useless = toolcrib.Failf(toolcrib.InvalidArguments, "old_text and new_text are the same")
+	}
+	return c, nil
 }
 
 // edit replaces old, which must occur exactly once, by text. In a file with CR LF line endings, old and
@@ -156,16 +155,17 @@ func occurrences(text, part []byte) int {
 // change is the change of a file that a call makes.
 type change struct {
 	path    string
+	texts   []string                                          // content, or old and new text
 	content func(before []byte, shown string) ([]byte, error) // returns the new content
 	edits   bool                                              // whether content uses before, so that the file must exist
 	message func(shown string, after int) string
+	useless error // why the change makes no sense, or nil
 }
 
-// writer implements write_file and edit_file, which differ in the change that read returns.
+// writer implements write_file and edit_file, which differ in the change that decode returns.
 type writer struct {
-	pathPolicy
-	spec toolcrib.Spec
-	read func(call toolcrib.Call) (change, error)
+	about
+	decode func(arguments json.RawMessage) (change, error)
 }
 
 // prepared is the record of a write in the journal, before it happens.
@@ -181,26 +181,54 @@ type writeResult struct {
 	Message string `json:"message"`
 }
 
-// Spec describes the tool.
-func (t *writer) Spec() toolcrib.Spec { return t.spec }
+// write is the plan of one call: a change of the file at a place.
+type write struct {
+	set *settings
+	change
+	at place
 
-// Targets returns the file that is written, with links resolved as far as it exists.
-func (t *writer) Targets(call toolcrib.Call) []toolcrib.Target { return t.targets(call, true) }
+	prepared *preparedWrite // nil before Prepare
+}
 
-// with opens the workspace, resolves the path of a call and calls do, again if the path changes meanwhile.
-func (t *writer) with(ctx context.Context, call toolcrib.Call, do func(*workspace, place, change) error) error {
-	c, err := t.read(call)
+// preparedWrite is the file as Prepare found it, and its new content.
+type preparedWrite struct {
+	before version
+	after  []byte
+}
+
+// Plan decodes the arguments and resolves the path.
+func (t *writer) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	c, err := t.decode(call.Arguments)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w, err := t.set.open(call)
+	p, abs, err := t.resolve(call, c.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer w.Close()
-	return w.at(ctx, c.path, func(p place) error {
-		if strings.HasSuffix(c.path, "/") {
-			return toolcrib.Failf(toolcrib.InvalidPath, "the path ends in a slash, so it names a folder: %s", c.path)
+	call = call.WithoutArguments()
+	w := &write{set: t.set, change: c, at: p}
+	plan := t.plan(call, c.path, abs, true)
+	plan.Content = c.texts
+	plan.Files = func(ctx context.Context) ([]toolcrib.FileState, error) { return w.files(ctx, call) }
+	plan.Preview = func(ctx context.Context) (toolcrib.Preview, error) { return w.preview(ctx, call) }
+	plan.Prepare, plan.Reconcile, plan.Run = w.prepare, w.reconcile, w.do
+	return plan, nil
+}
+
+// Call plans the call and runs the plan.
+func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// with calls do with the file of the plan, if it may be written.
+func (t *write) with(ctx context.Context, call toolcrib.Call, do func(*workspace, place) error) error {
+	if t.useless != nil {
+		return t.useless
+	}
+	return t.set.at(ctx, call, t.at, func(w *workspace, p place) error {
+		if strings.HasSuffix(t.path, "/") {
+			return toolcrib.Failf(toolcrib.InvalidPath, "the path ends in a slash, so it names a folder: %s", t.path)
 		}
 		if err := w.protected(p); err != nil {
 			return err
@@ -210,13 +238,13 @@ func (t *writer) with(ctx context.Context, call toolcrib.Call, do func(*workspac
 				return err
 			}
 		}
-		return do(w, p, c)
+		return do(w, p)
 	})
 }
 
-// plan returns the current state of the file and its new content. For edits it also returns the old
+// of returns the current state of the file and its new content. For edits it also returns the old
 // content.
-func (c change) plan(ctx context.Context, w *workspace, p place) (before version, old, after []byte, err error) {
+func (c change) of(ctx context.Context, w *workspace, p place) (before version, old, after []byte, err error) {
 	if !c.edits {
 		if before, err = w.version(ctx, p); err != nil {
 			return before, nil, nil, err
@@ -243,18 +271,17 @@ func (c change) plan(ctx context.Context, w *workspace, p place) (before version
 	return before, old, after, err
 }
 
-// Call writes the file, as a whole or not at all.
-func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	expected, compare := t.set.seen.Take(call)
+// do writes the file, as a whole or not at all.
+func (t *write) do(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	var result writeResult
-	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
+	err := t.with(ctx, call, func(w *workspace, p place) error {
 		unlock, err := t.set.lock(ctx, w.Abs(p.real))
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		before, _, after, err := c.plan(ctx, w, p)
-		if compare && (err == nil || before.hash != "") && before.hash != expected {
+		before, after, err := t.now(ctx, w, p)
+		if t.prepared != nil && err == nil && before.hash != t.prepared.before.hash {
 			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed by someone else just now; nothing was written, read it again", p.shown)
 		}
 		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
@@ -264,7 +291,7 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 			return err
 		}
 		t.set.wrote(call.Run, w.Abs(p.real), before.state(), "sha256:"+hashOf(after))
-		result.Message = c.message(p.shown, len(after))
+		result.Message = t.message(p.shown, len(after))
 		return nil
 	})
 	if err != nil {
@@ -273,12 +300,23 @@ func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	return wire.Output(result)
 }
 
-// Prepare returns hashes of the file before and after the call, by which Reconcile finds out whether
+// now returns the current state of the file and its new content, which prepare has made already if it was
+// called.
+func (t *write) now(ctx context.Context, w *workspace, p place) (before version, after []byte, err error) {
+	if t.prepared == nil {
+		before, _, after, err = t.of(ctx, w, p)
+		return before, after, err
+	}
+	before, err = w.version(ctx, p)
+	return before, t.prepared.after, err
+}
+
+// prepare returns hashes of the file before and after the call, by which reconcile finds out whether
 // the call happened. It already fails if the call cannot succeed.
-func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
+func (t *write) prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
 	var record prepared
-	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
-		before, _, after, err := c.plan(ctx, w, p)
+	err := t.with(ctx, call, func(w *workspace, p place) error {
+		before, _, after, err := t.of(ctx, w, p)
 		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
@@ -286,27 +324,24 @@ func (t *writer) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessa
 			Path: p.real, BeforeSHA256: before.hash, BeforeBytes: before.bytes,
 			AfterSHA256: hashOf(after), AfterBytes: int64(len(after)),
 		}
+		t.prepared = &preparedWrite{before, after}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.set.seen.Keep(call, record.BeforeSHA256)
 	return wire.Marshal(record)
 }
 
-// Reconcile compares the file with the hashes of Prepare: if it is as after the call, the call
+// reconcile compares the file with the hashes of prepare: if it is as after the call, the call
 // happened; if it is as before, it did not; otherwise this remains in doubt.
-func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.RawMessage) (toolcrib.Reconciled, error) {
+func (t *write) reconcile(ctx context.Context, call toolcrib.Call, data json.RawMessage) (toolcrib.Reconciled, error) {
 	var record prepared
-	if err := json.Unmarshal(data, &record); err != nil || record.AfterSHA256 == "" {
-		return toolcrib.Reconciled{}, nil // in doubt without a record
+	if err := json.Unmarshal(data, &record); err != nil || record.AfterSHA256 == "" || record.Path != t.at.real {
+		return toolcrib.Reconciled{}, nil // in doubt without a record, or if the path leads elsewhere now
 	}
 	var done toolcrib.Reconciled
-	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
-		if p.real != record.Path {
-			return nil // the path leads elsewhere now
-		}
+	err := t.with(ctx, call, func(w *workspace, p place) error {
 		if dir, err := w.OpenFolder(path.Dir(p.real), nil); err == nil {
 			_ = discard(dir, w.temporary) // best effort: the killed driver may have left it
 			_ = dir.Close()
@@ -318,7 +353,7 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 		switch now.hash {
 		case record.AfterSHA256:
 			done.State = toolcrib.Happened
-			done.Output, err = wire.Output(writeResult{Message: c.message(p.shown, int(record.AfterBytes))})
+			done.Output, err = wire.Output(writeResult{Message: t.message(p.shown, int(record.AfterBytes))})
 			return err
 		case record.BeforeSHA256:
 			done.State = toolcrib.NotHappened
@@ -334,16 +369,16 @@ func (t *writer) Reconcile(ctx context.Context, call toolcrib.Call, data json.Ra
 // maxDiffBytes is the maximum size of an existing file that is shown in a diff.
 const maxDiffBytes = 1 << 20
 
-// Preview returns the complete change as a unified diff; bounding it is left to the display. If the
-// call cannot succeed, Preview returns its error.
-func (t *writer) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
+// preview returns the complete change as a unified diff; bounding it is left to the display. If the
+// call cannot succeed, preview returns its error.
+func (t *write) preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
 	var preview toolcrib.Preview
-	err := t.with(ctx, call, func(w *workspace, p place, c change) error {
-		before, old, after, err := c.plan(ctx, w, p)
+	err := t.with(ctx, call, func(w *workspace, p place) error {
+		before, old, after, err := t.of(ctx, w, p)
 		if err != nil {
 			return err
 		}
-		if !c.edits && before.hash != "" && before.bytes <= maxDiffBytes {
+		if !t.edits && before.hash != "" && before.bytes <= maxDiffBytes {
 			if old, err = w.content(ctx, p); err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ const (
 
 // New returns memory_read and memory_write.
 func New(store *Files) []toolcrib.Tool {
-	return []toolcrib.Tool{&readTool{store}, &writeTool{store: store}}
+	return []toolcrib.Tool{&readTool{store}, &writeTool{store}}
 }
 
 // CheckKey returns an error unless the key of a note has 1 to 256 bytes of UTF-8 and no "..", slash,
@@ -140,35 +140,43 @@ type searchResult struct {
 
 // Spec describes memory_read.
 func (t *readTool) Spec() toolcrib.Spec {
-	return wire.Spec(Group, "memory_read", "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
+	return spec("memory_read", "Read notes of earlier runs: one by key, or paragraphs that contain query. "+
 		"Without either: the note \"memory\", and the keys of all.", readParameters, toolcrib.EffectReadOnly)
 }
 
-// Admit refuses an invalid key (C13), and a call without a user.
-func (t *readTool) Admit(call toolcrib.Call) error {
-	_, err := decode(call)
-	return err
+func spec(name, description, parameters string, effect toolcrib.Effect) toolcrib.Spec {
+	s := wire.Spec(Group, name, description, parameters, effect)
+	s.Plans = toolcrib.PlanFacts{Targets: true, Policy: true, Effect: effect.Writes()}
+	return s
 }
 
-// Targets returns the note that is read, or [AllNotes].
-func (t *readTool) Targets(call toolcrib.Call) []toolcrib.Target {
-	in, err := decode(call)
-	switch {
-	case err != nil:
-		return nil
-	case in.Key == nil:
-		return []toolcrib.Target{{Kind: Target, Name: AllNotes}}
-	}
-	return []toolcrib.Target{{Kind: Target, Name: in.key}}
-}
-
-// Call reads notes of the user. The output is untrusted if it has anything from a marked note.
-func (t *readTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+// Plan decodes the arguments. It refuses an invalid key (C13), and a call without a user.
+func (t *readTool) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	in, err := decode(call)
 	if err != nil {
-		return toolcrib.Output{}, err
+		return nil, err
 	}
+	target := toolcrib.Target{Kind: Target, Name: in.key}
+	if in.Key == nil {
+		target.Name = AllNotes
+	}
+	return &toolcrib.Plan{
+		Targets: []toolcrib.Target{target},
+		Run: func(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
+			return t.read(ctx, in)
+		},
+	}, nil
+}
+
+// Call plans the call and runs the plan.
+func (t *readTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// read reads notes of the user. The output is untrusted if it has anything from a marked note.
+func (t *readTool) read(ctx context.Context, in input) (toolcrib.Output, error) {
 	var notes []Note
+	var err error
 	if in.Key == nil {
 		notes, err = t.store.List(ctx, in.user)
 	} else {
@@ -183,10 +191,11 @@ func (t *readTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 	if in.Query != "" {
 		return search(in, notes)
 	}
-	return tell(in, notes)
+	return list(in, notes)
 }
 
-func tell(in input, notes []Note) (toolcrib.Output, error) {
+// list returns the note of the key, and without a key the names of all notes.
+func list(in input, notes []Note) (toolcrib.Output, error) {
 	result := readResult{Message: noNote}
 	untrusted := false
 	for _, note := range notes {

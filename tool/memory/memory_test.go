@@ -156,7 +156,7 @@ func TestC13_MemoryKeys(t *testing.T) {
 		if key == "a\xff" {
 			continue // no JSON text can hold it
 		}
-		if err := k.tools["memory_write"].(toolcrib.Admitter).Admit(call); err == nil {
+		if err := tooltest.Refused(k.tools["memory_write"], call); err == nil {
 			t.Errorf("%q is admitted", key)
 		}
 		if _, _, err := k.run(call); err == nil {
@@ -188,7 +188,7 @@ func TestN19_MemoryIsEachUsersOwn(t *testing.T) {
 	for name, arguments := range map[string]args{"memory_read": {}, "memory_write": {"content": "x"}} {
 		call := k.call(name, arguments)
 		call.Principal = toolcrib.Principal{Admin: true}
-		if err := k.tools[name].(toolcrib.Admitter).Admit(call); err == nil {
+		if err := tooltest.Refused(k.tools[name], call); err == nil {
 			t.Errorf("%s is admitted for nobody", name)
 		}
 		if _, _, err := k.run(call); err == nil {
@@ -207,7 +207,7 @@ func TestC9_MemoryEffectsAndTargets(t *testing.T) {
 		if mode != "" {
 			arguments["mode"] = mode
 		}
-		if got := write.(toolcrib.Effector).EffectOf(k.call("memory_write", arguments)); got != want {
+		if got := tooltest.Facts(write, k.call("memory_write", arguments)).Effect; got != want {
 			t.Errorf("%q: %s, want %s", mode, got, want)
 		}
 	}
@@ -223,7 +223,7 @@ func TestC9_MemoryEffectsAndTargets(t *testing.T) {
 		{"memory_read", args{"query": "x"}, "[{memory * false false}]"},
 		{"memory_read", args{"key": "a/b"}, "[]"},
 	} {
-		if got := fmt.Sprint(k.tools[c.tool].(toolcrib.Targeter).Targets(k.call(c.tool, c.arguments))); got != c.want {
+		if got := fmt.Sprint(tooltest.Facts(k.tools[c.tool], k.call(c.tool, c.arguments)).Targets); got != c.want {
 			t.Errorf("%s %v: %s, want %s", c.tool, c.arguments, got, c.want)
 		}
 	}
@@ -309,7 +309,7 @@ func TestC9_MemoryPreview(t *testing.T) {
 	k := newKit(t, memory.Limits{})
 	preview := func(arguments args) toolcrib.Preview {
 		t.Helper()
-		p, err := k.tools["memory_write"].(toolcrib.Previewer).Preview(t.Context(), k.call("memory_write", arguments))
+		p, err := tooltest.Preview(t.Context(), k.tools["memory_write"], k.call("memory_write", arguments))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,15 +339,14 @@ func TestN19_MemoryReconcile(t *testing.T) {
 	for _, mode := range []string{"append", "overwrite"} {
 		k := newKit(t, memory.Limits{})
 		k.write(args{"content": "before"})
-		write := k.tools["memory_write"].(toolcrib.Preparer)
 		call := k.call("memory_write", args{"content": "after", "mode": mode})
-		record, err := write.Prepare(t.Context(), call)
+		record, err := k.plan(call).Prepare(t.Context(), call.WithoutArguments())
 		if err != nil {
 			t.Fatal(err)
 		}
 		state := func(want toolcrib.ReconciledState) toolcrib.Output {
 			t.Helper()
-			got, err := write.Reconcile(t.Context(), call, record)
+			got, err := k.plan(call).Reconcile(t.Context(), call.WithoutArguments(), record)
 			if err != nil || got.State != want {
 				t.Errorf("%s: %q, %v, want %q", mode, got.State, err, want)
 			}
@@ -364,7 +363,7 @@ func TestN19_MemoryReconcile(t *testing.T) {
 		k.write(args{"content": "another"})
 		state(toolcrib.InDoubt)
 		for _, bad := range []string{``, `{}`, `null`, `[]`, `{"key":"other","after_sha256":"","result":{"path":"x"}}`} {
-			got, err := write.Reconcile(t.Context(), call, json.RawMessage(bad))
+			got, err := k.plan(call).Reconcile(t.Context(), call.WithoutArguments(), json.RawMessage(bad))
 			if err != nil || got.State != toolcrib.InDoubt {
 				t.Errorf("%s: %q, %v", bad, got.State, err)
 			}
@@ -372,19 +371,19 @@ func TestN19_MemoryReconcile(t *testing.T) {
 	}
 }
 
-// Between Prepare and Call another run writes: an overwrite must not lose that, an
+// Between Prepare and Run another run writes: an overwrite must not lose that, an
 // append takes nothing away.
 func TestC9_MemoryChangedMeanwhile(t *testing.T) {
 	k := newKit(t, memory.Limits{})
 	k.write(args{"content": "one"})
-	write := k.tools["memory_write"].(toolcrib.Preparer)
 	for _, mode := range []string{"overwrite", "append"} {
 		call := k.call("memory_write", args{"content": "mine", "mode": mode})
-		if _, err := write.Prepare(t.Context(), call); err != nil {
+		plan := k.plan(call)
+		if _, err := plan.Prepare(t.Context(), call.WithoutArguments()); err != nil {
 			t.Fatal(err)
 		}
 		k.write(args{"content": "theirs"})
-		_, _, err := k.run(call)
+		_, err := plan.Run(t.Context(), call.WithoutArguments())
 		if refused := err != nil && strings.Contains(err.Error(), "changed by someone else"); refused != (mode == "overwrite") {
 			t.Errorf("%s: %v", mode, err)
 		}
@@ -392,6 +391,16 @@ func TestC9_MemoryChangedMeanwhile(t *testing.T) {
 	if got := k.content("memory"); got != "one\n\ntheirs\n\ntheirs\n\nmine" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// plan returns the plan of a call, as the gate asks for it.
+func (k *kit) plan(call toolcrib.Call) *toolcrib.Plan {
+	k.t.Helper()
+	plan, err := tooltest.Plan(k.t.Context(), k.tools[call.Name], call)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return plan
 }
 
 func TestC9_MemoryAppendsInParallel(t *testing.T) {

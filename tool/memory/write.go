@@ -29,10 +29,7 @@ const writeParameters = `{
 	"additionalProperties": false
 }`
 
-type writeTool struct {
-	store *Files
-	seen  wire.Seen
-}
+type writeTool struct{ store *Files }
 
 type writeResult struct {
 	Message string `json:"message"`
@@ -48,21 +45,25 @@ type prepared struct {
 	Result writeResult `json:"result"`
 }
 
-// change is a decoded call.
-type change struct {
+// write is the plan of one call.
+type write struct {
+	store *Files
 	input
 	appends, tainted bool
+
+	prepared *string // hash of the note that prepare found; nil before
 }
 
 // Spec describes memory_write. Its effect is that of an append, which must not be repeated.
 func (t *writeTool) Spec() toolcrib.Spec {
-	return wire.Spec(Group, "memory_write", "Keep a note for later runs.", writeParameters,
-		toolcrib.EffectNonIdempotentWrite)
+	return spec("memory_write", "Keep a note for later runs.", writeParameters, toolcrib.EffectNonIdempotentWrite)
 }
 
-func read(call toolcrib.Call) (change, error) {
+// Plan decodes the arguments. It refuses an invalid key (C13), and a call without a user. An overwrite
+// may be repeated, an append must not.
+func (t *writeTool) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	in, err := decode(call)
-	c := change{input: in, appends: in.Mode != modeOverwrite, tainted: call.Tainted}
+	c := &write{store: t.store, input: in, appends: in.Mode != modeOverwrite, tainted: call.Tainted}
 	switch {
 	case err != nil:
 	case in.Mode != "" && in.Mode != modeAppend && in.Mode != modeOverwrite:
@@ -70,34 +71,28 @@ func read(call toolcrib.Call) (change, error) {
 	case c.appends && strings.TrimSpace(in.Content) == "":
 		err = toolcrib.Failf(toolcrib.InvalidArguments, "there is nothing to append: content is empty")
 	}
-	return c, err
-}
-
-// Admit refuses an invalid key (C13), and a call without a user.
-func (t *writeTool) Admit(call toolcrib.Call) error {
-	_, err := read(call)
-	return err
-}
-
-// EffectOf distinguishes an overwrite, which may be repeated, from an append.
-func (t *writeTool) EffectOf(call toolcrib.Call) toolcrib.Effect {
-	if c, err := read(call); err == nil && !c.appends {
-		return toolcrib.EffectIdempotentWrite
-	}
-	return toolcrib.EffectNonIdempotentWrite
-}
-
-// Targets returns the note that is written, and [AllNotes].
-func (t *writeTool) Targets(call toolcrib.Call) []toolcrib.Target {
-	c, err := read(call)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return []toolcrib.Target{{Kind: Target, Name: c.key, Write: true}, {Kind: Target, Name: AllNotes, Write: true}}
+	plan := &toolcrib.Plan{
+		Effect:  toolcrib.EffectNonIdempotentWrite,
+		Targets: []toolcrib.Target{{Kind: Target, Name: c.key, Write: true}, {Kind: Target, Name: AllNotes, Write: true}},
+		Content: []string{in.Content, modeAppend},
+		Preview: c.preview, Prepare: c.prepare, Reconcile: c.reconcile, Run: c.do,
+	}
+	if !c.appends {
+		plan.Effect, plan.Content[1] = toolcrib.EffectIdempotentWrite, modeOverwrite
+	}
+	return plan, nil
+}
+
+// Call plans the call and runs the plan.
+func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
 }
 
 // make returns the note after the call.
-func (c change) make(before Note) Note {
+func (c *write) make(before Note) Note {
 	after := Note{Key: c.key, Content: c.Content, Untrusted: c.tainted, Changed: time.Now().UTC()}
 	if c.appends && before.Content != "" {
 		after.Content = strings.TrimRight(before.Content, "\r\n") + "\n\n" + c.Content
@@ -106,19 +101,16 @@ func (c change) make(before Note) Note {
 	return after
 }
 
-// look decodes a call, and returns the note before and after it.
-func (t *writeTool) look(ctx context.Context, call toolcrib.Call) (c change, before, after Note, err error) {
-	if c, err = read(call); err != nil {
-		return c, before, after, err
-	}
-	before, err = t.store.Get(ctx, c.user, c.key)
+// look returns the note before and after the call.
+func (c *write) look(ctx context.Context) (before, after Note, err error) {
+	before, err = c.store.Get(ctx, c.user, c.key)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		before, err = Note{Key: c.key}, nil
 	}
-	return c, before, c.make(before), err
+	return before, c.make(before), err
 }
 
-func (c change) result(before, after Note) writeResult {
+func (c *write) result(before, after Note) writeResult {
 	name := shown(c.key)
 	r := writeResult{Path: name, Bytes: len(after.Content)}
 	mode := modeOverwrite
@@ -136,17 +128,12 @@ func (c change) result(before, after Note) writeResult {
 	return r
 }
 
-// Call writes the note, as a whole or not at all. A prepared overwrite replaces only the version that
-// Prepare found; an append is added to the current one.
-func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	expected, compare := t.seen.Take(call)
-	c, err := read(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
+// do writes the note, as a whole or not at all. A prepared overwrite replaces only the version that
+// prepare found; an append is added to the current one.
+func (c *write) do(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
 	var done writeResult
-	err = t.store.Change(ctx, c.user, c.key, func(before Note) (Note, error) {
-		if compare && !c.appends && before.Hash() != expected {
+	err := c.store.Change(ctx, c.user, c.key, func(before Note) (Note, error) {
+		if c.prepared != nil && !c.appends && before.Hash() != *c.prepared {
 			return before, toolcrib.Failf(toolcrib.ExecutionFailed,
 				"%s was changed by someone else just now; nothing was written, read it again", shown(c.key))
 		}
@@ -160,28 +147,26 @@ func (t *writeTool) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outp
 	return wire.Output(done)
 }
 
-// Prepare returns hashes of the note before and after the call, by which Reconcile finds out whether
+// prepare returns hashes of the note before and after the call, by which reconcile finds out whether
 // the call happened.
-func (t *writeTool) Prepare(ctx context.Context, call toolcrib.Call) (json.RawMessage, error) {
-	c, before, after, err := t.look(ctx, call)
+func (c *write) prepare(ctx context.Context, _ toolcrib.Call) (json.RawMessage, error) {
+	before, after, err := c.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.seen.Keep(call, before.Hash())
-	return wire.Marshal(prepared{Key: c.key, Before: before.Hash(), After: after.Hash(), Result: c.result(before, after)})
+	hash := before.Hash()
+	c.prepared = &hash
+	return wire.Marshal(prepared{Key: c.key, Before: hash, After: after.Hash(), Result: c.result(before, after)})
 }
 
-// Reconcile compares the note with the hashes of Prepare: if it is as after the call, the call
+// reconcile compares the note with the hashes of prepare: if it is as after the call, the call
 // happened; if it is as before, it did not; otherwise this remains in doubt.
-func (t *writeTool) Reconcile(
-	ctx context.Context, call toolcrib.Call, data json.RawMessage,
-) (toolcrib.Reconciled, error) {
+func (c *write) reconcile(ctx context.Context, _ toolcrib.Call, data json.RawMessage) (toolcrib.Reconciled, error) {
 	var record prepared
-	c, err := read(call)
-	if err != nil || json.Unmarshal(data, &record) != nil || record.Key != c.key || record.Result.Path == "" {
+	if json.Unmarshal(data, &record) != nil || record.Key != c.key || record.Result.Path == "" {
 		return toolcrib.Reconciled{}, nil // in doubt without a record
 	}
-	_, now, _, err := t.look(ctx, call)
+	now, _, err := c.look(ctx)
 	if err != nil {
 		return toolcrib.Reconciled{}, err
 	}
@@ -195,9 +180,9 @@ func (t *writeTool) Reconcile(
 	return toolcrib.Reconciled{}, nil
 }
 
-// Preview returns the complete change as a unified diff; bounding it is left to the display.
-func (t *writeTool) Preview(ctx context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	c, before, after, err := t.look(ctx, call)
+// preview returns the complete change as a unified diff; bounding it is left to the display.
+func (c *write) preview(ctx context.Context) (toolcrib.Preview, error) {
+	before, after, err := c.look(ctx)
 	if err != nil {
 		return toolcrib.Preview{}, err
 	}

@@ -253,29 +253,27 @@ func (c *companion) Spec() toolcrib.Spec {
 	return spec
 }
 
-// Preview shows the command line of the process.
-func (c *companion) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	var in asked
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Preview{}, err
+// Plan decodes the arguments. The preview shows the command line of the process.
+func (c *companion) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, in, err := wire.Plan(call, asked{}, c.do)
+	plan.Preview = func(context.Context) (toolcrib.Preview, error) {
+		if b := c.of.find(call.Run, in.ID); b != nil {
+			return toolcrib.Preview{Kind: "text", Text: b.line}, nil
+		}
+		return toolcrib.Preview{Kind: "text", Text: "There is no such process."}, nil
 	}
-	if b := c.of.find(call.Run, in.ID); b != nil {
-		return toolcrib.Preview{Kind: "text", Text: b.line}, nil
-	}
-	return toolcrib.Preview{Kind: "text", Text: "There is no such process."}, nil
+	return plan, err
 }
 
-// Call returns the state and the last output of a command. A command that is not found was
+// Call plans the call and runs the plan.
+func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, c, call)
+}
+
+// do returns the state and the last output of a command. A command that is not found was
 // stopped with the driver that had started it. If the run is tainted, the output is untrusted
 // data: the command may print what has tainted the run.
-func (c *companion) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	var in asked
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
+func (c *companion) do(ctx context.Context, call toolcrib.Call, in asked) (toolcrib.Output, error) {
 	if in.ID == "" {
 		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "id is missing")
 	}

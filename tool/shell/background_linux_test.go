@@ -97,8 +97,8 @@ func TestBackground(t *testing.T) {
 		if len(alive(t, m)) == 0 {
 			t.Error("nothing runs: the test sees nothing")
 		}
-		stop := shell.Companions(h.made)[1].(toolcrib.Previewer)
-		preview, err := stop.Preview(t.Context(), toolcrib.Call{Run: "run_1", Arguments: json.RawMessage(fmt.Sprintf(`{"id": %q}`, server["id"]))})
+		stop := shell.Companions(h.made)[1]
+		preview, err := tooltest.Preview(t.Context(), stop, toolcrib.Call{Run: "run_1", Arguments: json.RawMessage(fmt.Sprintf(`{"id": %q}`, server["id"]))})
 		if err != nil || !strings.Contains(preview.Text, "echo up; ") {
 			t.Errorf("what is stopped: %+v %v", preview, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // repository is a work tree with one commit.
@@ -96,7 +97,7 @@ func TestGit_Reads(t *testing.T) {
 	}
 	// What is added is read, what is checked out is written.
 	writes := func(line string) (names []string) {
-		for _, at := range ask.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0)) {
+		for _, at := range tooltest.Facts(ask, callOf(t, dir, line, 0)).Targets {
 			if at.Write && at.Name != dir {
 				names = append(names, filepath.Base(at.Name))
 			}
@@ -152,7 +153,7 @@ func TestGit_SteeringIsATarget(t *testing.T) {
 		if err := admit(made, call); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
-		return slices.ContainsFunc(made.(toolcrib.Targeter).Targets(call), func(at toolcrib.Target) bool {
+		return slices.ContainsFunc(tooltest.Facts(made, call).Targets, func(at toolcrib.Target) bool {
 			return at.Write && strings.Contains(at.Name+"/", "/.git/")
 		})
 	}

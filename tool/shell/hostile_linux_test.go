@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // trap is a workspace with all kinds of bait, and an outside that nothing may
@@ -591,7 +592,7 @@ func TestC12_HostileLinesAreRefused(t *testing.T) {
 		if got := effect(made, call); got != toolcrib.EffectNonIdempotentWrite {
 			t.Errorf("%q: effect %s", line, got)
 		}
-		if got := made.(toolcrib.Targeter).Targets(call); len(got) > 0 {
+		if got := tooltest.Facts(made, call).Targets; len(got) > 0 {
 			t.Errorf("%q: targets %v", line, got)
 		}
 		if err != nil && (strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n\x00")) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/internal/pattern"
 )
 
@@ -16,27 +15,19 @@ const wordEnd = "\x00"
 var errPattern = errors.New(
 	"the skills allow only some command lines: simple commands with plain words, joined by |, &&, || or ;")
 
-// AllowedBy reports whether patterns of the skills allow a line. Patterns are those of Claude
+// matches reports whether patterns of the skills allow the line. Patterns are those of Claude
 // Code: words separated by spaces, in which * matches any text, also several words; "git log"
 // matches only that command, and "git log *" and "git log:*" also match it with further words.
 // The line may join simple commands by |, &&, || and ; and each of them must match a pattern.
 // Other constructs of a shell, such as substitution, variables, loops and redirection to or from
 // files, match nothing.
-func (s *shell) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
-	in, _, err := s.arguments(call)
-	if err != nil {
-		return false, err
-	}
-	file, err := parse(in.Command)
+func (p *plan) matches(patterns []string) (bool, error) {
+	found, err := lines(p.file)
 	if err != nil {
 		return false, errPattern
 	}
-	found, err := lines(file)
-	if err != nil {
-		return false, errPattern
-	}
-	for _, p := range found {
-		for _, c := range p.commands {
+	for _, step := range found {
+		for _, c := range step.commands {
 			if c.in != nil {
 				return false, errPattern
 			}

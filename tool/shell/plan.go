@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
@@ -19,7 +20,12 @@ import (
 
 // plan is a judged call.
 type plan struct {
+	arguments
+	timeout time.Duration
 	line    string
+	file    *syntax.File // the line, parsed
+	root    fs.FileInfo  // the workspace as it was judged
+	looked  []looked
 	set     *Options // options with the links in their paths resolved
 	w       *workspace
 	steps   []jail.Step
@@ -38,14 +44,57 @@ type plan struct {
 	gitRuns string // part of the repository that may name a program for git to run, or ""
 }
 
+// looked is a word that was resolved for the plan.
+type looked struct {
+	word, real string
+	reads      bool // whether it is a file or folder that is only read
+}
+
 func (p *plan) close() { p.w.Close() }
 
-// plan judges a call. The plan holds the workspace open.
+// reopen opens the workspace of a plan for its run. It returns an error if the workspace, the
+// repository or a file that the line names is not what was judged.
+func (s *shell) reopen(call toolcrib.Call, p *plan) (*plan, error) {
+	w, err := openWorkspace(call)
+	if err != nil {
+		return nil, err
+	}
+	now := *p
+	now.w, now.set = w, s.options.resolved(w.Dir)
+	now.set.git = p.set.git
+	if err := now.unchanged(p); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return &now, nil
+}
+
+// unchanged returns an error unless the state of the files is the one that was judged.
+func (p *plan) unchanged(judged *plan) error {
+	const again = "changed after the call was judged; call again"
+	root, err := p.w.Root.Stat(".")
+	switch {
+	case err != nil || !os.SameFile(root, judged.root) || p.w.Dir != judged.w.Dir || p.set.hides(p.w.Dir):
+		return refuse("the workspace was " + again)
+	case p.usesGit && gitRuns(p.w.Dir) != p.gitRuns:
+		return refuse("the configuration of the repository was " + again)
+	}
+	for _, l := range p.looked {
+		found, err := p.w.resolve(l.word)
+		special := l.reads && found.Info != nil && !found.Info.Mode().IsRegular() && !found.Info.IsDir()
+		if err != nil || found.Real != l.real || special || p.set.hides(p.w.Abs(found.Real)) {
+			return refuse("%s was "+again, quote(l.word))
+		}
+	}
+	return p.ownFiles()
+}
+
+// plan judges a call. The workspace is open meanwhile.
 func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if !supported {
 		return nil, refuse("%s is not available on this system", Name)
 	}
-	in, _, err := s.arguments(call)
+	in, timeout, err := s.arguments(call)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +111,11 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{line: in.Command, set: s.options.resolved(w.Dir), w: w, touched: map[string]int{}, programs: line.programs}
+	defer w.Close()
+	p := &plan{
+		arguments: in, timeout: timeout, line: in.Command, file: file, set: s.options.resolved(w.Dir), w: w,
+		touched: map[string]int{}, programs: line.programs,
+	}
 	if p.set.hides(w.Dir) {
 		err = protects("the workspace is in a protected folder")
 	} else if s.options.Mode == ModeAny {
@@ -85,8 +138,10 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 			err = look(p)
 		}
 	}
+	if err == nil {
+		p.root, err = w.Root.Stat(".")
+	}
 	if err != nil {
-		w.Close()
 		return nil, err
 	}
 	p.sortTargets()
@@ -400,6 +455,7 @@ func (p *plan) find(name string) (found beneath.Place, err error) {
 	if p.set.hides(p.w.Abs(found.Real)) {
 		return found, protects("protected path: %s", quote(name))
 	}
+	p.looked = append(p.looked, looked{name, found.Real, true})
 	return found, nil
 }
 
@@ -461,6 +517,7 @@ func (p *plan) maybe(word string, is bool) error {
 	case err == nil && (is || found.Info != nil || strings.Contains(word, "/") || strings.HasPrefix(word, ".") ||
 		p.set.protects(word)):
 		abs = p.w.Abs(found.Real)
+		p.looked = append(p.looked, looked{word: word, real: found.Real})
 	case errors.Is(err, errEscapes) && filepath.IsAbs(word):
 		abs = beneath.Real(word)
 	case errors.Is(err, errEscapes):
@@ -555,6 +612,7 @@ func (s *shell) anyCommand(p *plan, call *syntax.CallExpr) error {
 					p.whole(t.Name)
 				}
 			}
+			p.looked = append(p.looked, trial.looked...)
 			return nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // The eleven patterns of C12, each as a command.
@@ -106,7 +107,7 @@ func TestPrograms(t *testing.T) {
 		made := tool(t, shell.Options{Mode: c.mode, Allow: []string{"cat", "grep", "git", "env"}})
 		line := strings.ReplaceAll(c.line, "\\n", "\n")
 		var got []string
-		for _, p := range made.(toolcrib.Commander).Programs(callOf(t, dir, line, 0)) {
+		for _, p := range tooltest.Facts(made, callOf(t, dir, line, 0)).Programs {
 			var words []string
 			for _, w := range append([]toolcrib.Word{p.Name}, p.Args...) {
 				if w.Unknown {
@@ -152,16 +153,16 @@ func TestAsk(t *testing.T) {
 			}
 			continue
 		}
-		concerns := made.(toolcrib.Asker).Asks(call)
+		concerns := tooltest.Facts(made, call).Concerns
 		if c.why == "" {
-			if err != nil || len(concerns) > 0 || made.(toolcrib.Effector).EffectOf(call) != toolcrib.EffectReadOnly {
+			if err != nil || len(concerns) > 0 || tooltest.Facts(made, call).Effect != toolcrib.EffectReadOnly {
 				t.Errorf("%s: %v, %+v", c.line, err, concerns)
 			}
 			continue
 		}
 		if err != nil || len(concerns) != 1 || concerns[0].Reason != toolcrib.ReasonUnlistedProgram ||
 			!strings.HasPrefix(concerns[0].Why, c.why) || !strings.Contains(concerns[0].Instead, c.instead) ||
-			made.(toolcrib.Effector).EffectOf(call) != toolcrib.EffectNonIdempotentWrite {
+			tooltest.Facts(made, call).Effect != toolcrib.EffectNonIdempotentWrite {
 			t.Errorf("%s: %v, %+v", c.line, err, concerns)
 		}
 	}
@@ -206,7 +207,7 @@ func TestC12_AddedProgramIsAWrite(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got.Stdout, "banana") {
 		t.Errorf("%+v %v", got, err)
 	}
-	targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, "cp notes.txt src/new.txt --suffix=.mcp.json", 0))
+	targets := tooltest.Facts(made, callOf(t, dir, "cp notes.txt src/new.txt --suffix=.mcp.json", 0)).Targets
 	for _, name := range []string{"", "notes.txt", "src/new.txt", ".mcp.json"} {
 		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: true, Tree: name == ""}) {
 			t.Errorf("%q is no target: %v", name, targets)
@@ -231,7 +232,7 @@ func TestTargets_OfJudgedCommands(t *testing.T) {
 		"test -f nothing":                       {"nothing"},
 	} {
 		var got []string
-		for _, target := range made.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0)) {
+		for _, target := range tooltest.Facts(made, callOf(t, dir, line, 0)).Targets {
 			rel, err := filepath.Rel(dir, target.Name)
 			if err != nil || target.Write || target.Kind != toolcrib.TargetFile {
 				t.Errorf("%q: %+v", line, target)
@@ -260,14 +261,14 @@ func TestTargets_ProtectedNames(t *testing.T) {
 			made := tool(t, shell.Options{
 				Mode: mode, Allow: []string{"touch", "cp", "dd", "sh", "timeout"}, Report: landlockOnly(), ProtectedNames: []string{"AGENTS.md", ".git"},
 			})
-			targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, line, 0))
+			targets := tooltest.Facts(made, callOf(t, dir, line, 0)).Targets
 			if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, want), Write: true}) {
 				t.Errorf("%s, %q: %v", mode, line, targets)
 			}
 		}
 	}
 	made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: landlockOnly()}), project(t)
-	targets := made.(toolcrib.Targeter).Targets(callOf(t, dir, "echo x > new; sh -c 'cat notes.txt'", 0))
+	targets := tooltest.Facts(made, callOf(t, dir, "echo x > new; sh -c 'cat notes.txt'", 0)).Targets
 	for name, write := range map[string]bool{"new": true, "notes.txt": false} {
 		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: write}) {
 			t.Errorf("%s: %v", name, targets)
@@ -367,7 +368,7 @@ func TestPreview_SaysWhatHolds(t *testing.T) {
 		{shell.Options{Mode: shell.ModeAny, Sandbox: shell.SandboxRequired, Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}}, "ls", []string{"are found afterwards and renamed"}},
 		{shell.Options{Allow: []string{"cp"}, Report: &shell.Report{Problem: "off"}}, "cp a b", []string{"not in the built-in table", "NO sandbox"}},
 	} {
-		got, err := tool(t, c.options).(toolcrib.Previewer).Preview(t.Context(), callOf(t, folder(t), c.line, 0))
+		got, err := tooltest.Preview(t.Context(), tool(t, c.options), callOf(t, folder(t), c.line, 0))
 		if err != nil || got.Kind != "text" {
 			t.Errorf("%q: %v %v", c.line, got, err)
 		}
@@ -579,7 +580,7 @@ func FuzzAdmit(f *testing.F) {
 				t.Errorf("%q runs %q", line, argv)
 			}
 		}
-		for _, target := range made.(toolcrib.Targeter).Targets(call) {
+		for _, target := range tooltest.Facts(made, call).Targets {
 			if !strings.HasPrefix(target.Name+"/", dir+"/") || target.Write {
 				t.Errorf("%q: target %+v", line, target)
 			}

@@ -256,6 +256,7 @@ func (s *shell) Spec() toolcrib.Spec {
 		Name: Name, Description: s.description(), Parameters: json.RawMessage(parameters),
 		Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: Source, EnabledByDefault: true,
 		Timeout: MaxTimeout*time.Second + grace, TimeoutAsked: true,
+		Plans: toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: true},
 	}
 }
 
@@ -309,75 +310,55 @@ func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) 
 	return in, time.Duration(timeout * float64(time.Second)), nil
 }
 
-// with judges a call and passes the plan to do.
-func (s *shell) with(call toolcrib.Call, do func(*plan)) error {
+// Plan judges the line of a call. It refuses lines that the mode does not allow; the error says what is
+// allowed instead. The effect is read_only if every program and option of the line is in the built-in
+// table. The targets are the files of the line: those that a command of the built-in table reads; for
+// other commands the whole workspace and each word that may be a path, as written.
+func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	p, err := s.plan(call)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer p.close()
-	do(p)
-	return nil
+	out := &toolcrib.Plan{
+		Effect: toolcrib.EffectNonIdempotentWrite, Targets: p.targets, CommandLine: true, Programs: p.programs,
+		Concerns: s.concerns(p),
+		Matches:  p.matches,
+		Preview: func(context.Context) (toolcrib.Preview, error) {
+			return toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.confinement(p)}, nil
+		},
+		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return s.do(ctx, call, p) },
+	}
+	if !p.writes && p.gitRuns == "" { // the repository may make git start any program
+		out.Effect = toolcrib.EffectReadOnly
+	}
+	return out, nil
 }
 
-// Admit refuses lines that the mode does not allow. The error says what is allowed instead.
-func (s *shell) Admit(call toolcrib.Call) error { return s.with(call, func(*plan) {}) }
-
-// EffectOf returns read_only if every program and option of the line is in the built-in table,
-// and otherwise, also for lines that Admit refuses, non_idempotent_write.
-func (s *shell) EffectOf(call toolcrib.Call) toolcrib.Effect {
-	effect := toolcrib.EffectNonIdempotentWrite
-	_ = s.with(call, func(p *plan) {
-		if !p.writes && p.gitRuns == "" { // the repository may make git start any program
-			effect = toolcrib.EffectReadOnly
-		}
-	})
-	return effect
+// Call plans the call and runs the plan.
+func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, s, call)
 }
 
-// Targets returns the files of the line: those that a command of the built-in table reads; for
-// other commands the whole workspace and each word that may be a path, as written.
-func (s *shell) Targets(call toolcrib.Call) (targets []toolcrib.Target) {
-	_ = s.with(call, func(p *plan) { targets = p.targets })
-	return targets
-}
-
-// Programs returns the programs of the line, and those that their arguments make them start.
-func (s *shell) Programs(call toolcrib.Call) (programs []toolcrib.Program) {
-	_ = s.with(call, func(p *plan) { programs = p.programs })
-	return programs
-}
-
-// Asks returns the reasons to ask a person: programs that the mode does not run unasked, and
+// concerns returns the reasons to ask a person: programs that the mode does not run unasked, and
 // protection that the sandbox cannot give. The latter needs an approval each time.
-func (s *shell) Asks(call toolcrib.Call) (all []toolcrib.Concern) {
-	_ = s.with(call, func(p *plan) { // on an error Admit refuses the call
-		if p.unlisted != nil {
-			all = append(all, *p.unlisted)
+func (s *shell) concerns(p *plan) (all []toolcrib.Concern) {
+	if p.unlisted != nil {
+		all = append(all, *p.unlisted)
+	}
+	if p.gitRuns != "" {
+		c := toolcrib.Concern{
+			Reason: toolcrib.ReasonUnlistedProgram,
+			Why:    "runs git, and the repository's configuration may name programs that it starts: " + quote(p.gitRuns),
 		}
-		if p.gitRuns != "" {
-			c := toolcrib.Concern{
-				Reason: toolcrib.ReasonUnlistedProgram,
-				Why:    "runs git, and the repository's configuration may name programs that it starts: " + quote(p.gitRuns),
-			}
-			if s.options.Mode == ModeAny {
-				c.Reason = toolcrib.ReasonNeedsConfirmation // this mode runs any program
-			}
-			all = append(all, c)
+		if s.options.Mode == ModeAny {
+			c.Reason = toolcrib.ReasonNeedsConfirmation // this mode runs any program
 		}
-		if why := s.sandboxGap(p); why != "" {
-			all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})
-		}
-	})
+		all = append(all, c)
+	}
+	if why := s.sandboxGap(p); why != "" {
+		all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})
+	}
 	return all
-}
-
-// Preview shows the line and how it is confined.
-func (s *shell) Preview(_ context.Context, call toolcrib.Call) (preview toolcrib.Preview, err error) {
-	err = s.with(call, func(p *plan) {
-		preview = toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.confinement(p)}
-	})
-	return preview, err
 }
 
 // confinement says how the line of a plan is confined.
@@ -407,23 +388,20 @@ func (s *shell) confinement(p *plan) string {
 	return text
 }
 
-// Call runs the line. It returns a result, a timeout error after the timeout of the call (C18), or the error of ctx. In
+// do runs a plan. It returns a result, a timeout error after the timeout of the call (C18), or the error of ctx. In
 // each case no process that it started is left running, as far as the system reports it (see [Report]), except a
 // prepared sandbox for the next call, which runs nothing yet.
-func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolcrib.Output, error) {
 	if err := ctx.Err(); err != nil {
 		return toolcrib.Output{}, err
 	}
-	in, timeout, err := s.arguments(call)
+	p, err := s.reopen(call, judged)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
-	p, err := s.plan(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
-	if in.Background {
-		if in.Timeout == nil {
+	timeout := p.timeout
+	if p.Background {
+		if p.Timeout == nil {
 			timeout = maxLasting
 		}
 		return s.start(ctx, call, p, timeout)
@@ -438,7 +416,7 @@ func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, 
 	timed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := &pace{quiet: timeout, most: timeout, began: started}
-	if in.Timeout == nil {
+	if p.Timeout == nil {
 		work.quiet, work.most = s.quiet, s.most
 	}
 	go work.keep(timed, cancel)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 func TestMain(m *testing.M) {
@@ -76,7 +77,7 @@ func tool(t testing.TB, options shell.Options) toolcrib.Tool {
 // asks returns why a person looks at a call first; "" = nobody does.
 func asks(made toolcrib.Tool, call toolcrib.Call) string {
 	var why []string
-	for _, c := range made.(toolcrib.Asker).Asks(call) {
+	for _, c := range tooltest.Facts(made, call).Concerns {
 		why = append(why, c.Why)
 	}
 	return strings.Join(why, "; ")
@@ -174,10 +175,10 @@ func runIn(ctx context.Context, t testing.TB, made toolcrib.Tool, call toolcrib.
 	return o, nil
 }
 
-func admit(made toolcrib.Tool, call toolcrib.Call) error { return made.(toolcrib.Admitter).Admit(call) }
+func admit(made toolcrib.Tool, call toolcrib.Call) error { return tooltest.Refused(made, call) }
 
 func effect(made toolcrib.Tool, call toolcrib.Call) toolcrib.Effect {
-	return made.(toolcrib.Effector).EffectOf(call)
+	return tooltest.Facts(made, call).Effect
 }
 
 // kind is the kind of a ToolError, "" for nil.

@@ -96,16 +96,21 @@ func (t *readSkill) Spec() toolcrib.Spec {
 		"piece by piece. Without a name, list the skills of this run.", parameters, toolcrib.EffectReadOnly)
 }
 
-// Call lists the skills of the run, or returns a piece of one, at character bounds: it starts no later than offset,
-// and has at least one character. Only approved content is read: a file that has changed since is an error.
+// Plan decodes the arguments.
+func (t *readSkill) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, in, err := wire.Plan(call, input{Limit: defaultLimit}, t.run)
+	plan.Matches = func(patterns []string) (bool, error) { return in.Name != nil && pattern.Text(patterns, *in.Name), nil }
+	return plan, err
+}
+
+// Call plans the call and runs the plan.
 func (t *readSkill) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
-	in := input{Limit: defaultLimit}
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// run lists the skills of the run, or returns a piece of one, at character bounds: it starts no later than offset,
+// and has at least one character. Only approved content is read: a file that has changed since is an error.
+func (t *readSkill) run(_ context.Context, call toolcrib.Call, in input) (toolcrib.Output, error) {
 	if in.Offset < 0 || in.Limit < 1 {
 		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "offset must be at least 0 and limit at least 1")
 	}
@@ -254,13 +259,6 @@ func (p *piece) files(s *skill.Skill, room int64) (taken int64) {
 		p.MoreFiles++
 	}
 	return taken
-}
-
-// AllowedBy reports whether patterns of the skills allow the skill of a call.
-func (t *readSkill) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
-	var in input
-	err := wire.Decode(call.Arguments, &in)
-	return err == nil && in.Name != nil && pattern.Text(patterns, *in.Name), err
 }
 
 // BadPattern returns "": any pattern can match the name of a skill.

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/spawn"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // hostileText draws texts with all that has a meaning somewhere on the way.
@@ -51,7 +52,7 @@ func TestC7_SpawnAnyAgents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = tool.(toolcrib.Admitter).Admit(toolcrib.Call{Arguments: raw})
+			err = tooltest.Refused(tool, toolcrib.Call{Arguments: raw})
 			if (err == nil) != slices.Contains(enum, a.Name) {
 				t.Fatalf("%q of %q: %v", a.Name, enum, err)
 			}
@@ -98,15 +99,15 @@ type fatal interface {
 
 func checkShown(t fatal, tool toolcrib.Tool, raw []byte) {
 	call := toolcrib.Call{Arguments: raw}
-	targets := tool.(toolcrib.Targeter).Targets(call)
-	admitted := tool.(toolcrib.Admitter).Admit(call)
+	targets := tooltest.Facts(tool, call).Targets
+	admitted := tooltest.Refused(tool, call)
 	if admitted == nil && (len(targets) != 1 || targets[0].Kind != toolcrib.TargetAgent || targets[0].Write) {
 		t.Fatalf("%s: targets %+v", raw, targets)
 	}
 	if admitted != nil && (guard.Visible(admitted.Error()) != admitted.Error() || len(admitted.Error()) > 2000) {
 		t.Fatalf("%s: %q", raw, admitted)
 	}
-	p, err := tool.(toolcrib.Previewer).Preview(context.Background(), call)
+	p, err := tooltest.Preview(context.Background(), tool, call)
 	if err != nil {
 		return
 	}

@@ -78,29 +78,26 @@ func (t *spawner) Spec() toolcrib.Spec {
 		Name: Name, Description: t.description, Parameters: t.parameters,
 		Effect: toolcrib.EffectReadOnly, Group: Group, Source: "builtin", EnabledByDefault: true,
 		AnsweredBy: toolcrib.ByAgent, Nested: true, Sink: true,
+		Plans: toolcrib.PlanFacts{Targets: true, Policy: true},
 	}
 }
 
-// Targets implements [toolcrib.Targeter]. It returns the agent.
-func (t *spawner) Targets(call toolcrib.Call) []toolcrib.Target {
-	var in input
-	if err := wire.Decode(call.Arguments, &in); err != nil || in.Agent == "" {
-		return nil
-	}
-	return []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: in.Agent}}
-}
-
-// Admit implements [toolcrib.Admitter]. It refuses unknown agents, which the schema does not exclude
-// if there are many.
-func (t *spawner) Admit(call toolcrib.Call) error {
+// Plan implements [toolcrib.Planner]. It refuses unknown agents, which the schema does not exclude if
+// there are many.
+func (t *spawner) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	var in input
 	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return err
+		return nil, err
 	}
 	if _, ok := t.about[in.Agent]; !ok {
-		return t.unknown(in.Agent)
+		return nil, t.unknown(in.Agent)
 	}
-	return nil
+	return &toolcrib.Plan{
+		Targets: []toolcrib.Target{{Kind: toolcrib.TargetAgent, Name: in.Agent}},
+		Matches: func(patterns []string) (bool, error) { return pattern.Text(patterns, in.Agent), nil },
+		Preview: func(context.Context) (toolcrib.Preview, error) { return t.preview(in), nil },
+		Run:     t.Call,
+	}, nil
 }
 
 // unknown returns the error for an unknown agent, with similar names.
@@ -126,13 +123,6 @@ func quotable(text string) string { return guard.Visible(guard.Clip(text, 100)) 
 // instead.
 func (t *spawner) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "a sub-agent answers this call, and none has")
-}
-
-// AllowedBy reports whether patterns of the skills allow the agent of a call.
-func (t *spawner) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
-	var in input
-	err := wire.Decode(call.Arguments, &in)
-	return err == nil && pattern.Text(patterns, in.Agent), err
 }
 
 // BadPattern returns "": any pattern can match an agent.

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/spawn"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // some agents, not in order.
@@ -38,9 +39,7 @@ func judge(t *testing.T, tool toolcrib.Tool, scope gate.Scope, arguments string)
 	t.Helper()
 	g, err := gate.New(gate.Options{
 		Availability: gate.Overrides{}, Confirm: gate.ConfirmWrites, Tools: []toolcrib.Tool{tool},
-		SkillArguments: func(entries []string, call toolcrib.Call, targets []toolcrib.Target) (bool, error) {
-			return skill.Allowed(entries, tool, call, targets)
-		},
+		SkillArguments: skill.Allowed,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +275,7 @@ func TestC9_SpawnPreview(t *testing.T) {
 			"agent: default\ntools: read_*, a agent: z\ntask (18 characters):\n  x\n  tools: none[U+001B][2J",
 		},
 	} {
-		p, err := spawn.New(some()).(toolcrib.Previewer).Preview(t.Context(), toolcrib.Call{Arguments: json.RawMessage(c.arguments)})
+		p, err := tooltest.Preview(t.Context(), spawn.New(some()), toolcrib.Call{Arguments: json.RawMessage(c.arguments)})
 		if err != nil || p.Kind != "text" || p.Text != c.want {
 			t.Errorf("%v: %q, want %q", err, p.Text, c.want)
 		}
@@ -285,7 +284,7 @@ func TestC9_SpawnPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := spawn.New(some()).(toolcrib.Previewer).Preview(t.Context(), toolcrib.Call{Arguments: task})
+	p, err := tooltest.Preview(t.Context(), spawn.New(some()), toolcrib.Call{Arguments: task})
 	if err != nil || utf8.RuneCountInString(p.Text) > 4600 || !strings.Contains(p.Text, " and 197 more\n") || !strings.HasSuffix(p.Text, "日…") {
 		t.Errorf("%v, %d characters: %.300s", err, utf8.RuneCountInString(p.Text), p.Text)
 	}

@@ -1,7 +1,6 @@
 package spawn
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
 const (
@@ -100,13 +98,9 @@ func schema(names []string) json.RawMessage {
 	return fmt.Appendf(nil, parameters, `"enum":["`+strings.ReplaceAll(escaped, "\n", `","`)+`"]`)
 }
 
-// Preview implements [toolcrib.Previewer]. It shows the agent, its tools and the task. The task comes
-// last and is indented, so that its lines cannot imitate the others.
-func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	var in input
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Preview{}, err
-	}
+// preview shows the agent, its tools and the task. The task comes last and is indented, so that its
+// lines cannot imitate the others.
+func (t *spawner) preview(in input) toolcrib.Preview {
 	agent := quotable(in.Agent)
 	if about := t.about[in.Agent]; about != "" {
 		agent += " (" + about + ")"
@@ -117,7 +111,7 @@ func (t *spawner) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Previ
 	for line := range strings.SplitSeq(cut(task, maxPreviewTask), "\n") {
 		text += "\n  " + guard.Visible(strings.TrimSuffix(line, "\r"))
 	}
-	return toolcrib.Preview{Kind: "text", Text: text}, nil
+	return toolcrib.Preview{Kind: "text", Text: text}
 }
 
 // toolsText describes the list of tools for a person.

@@ -45,11 +45,13 @@ type envResult struct {
 
 // Spec describes get_env or get_env_raw.
 func (t *getEnv) Spec() toolcrib.Spec {
-	if t.raw {
-		return spec("get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too.",
-			envParameters, true)
+	name, description := "get_env_raw", "Read the environment variables of the running toolcrib as they are, secrets too."
+	if !t.raw {
+		name, description = "get_env", "Read the environment variables of the running toolcrib: their names, and the values of harmless ones such as PATH and LANG. A person is asked before any other value that you name is shown. Values that could be secrets are shown as "+guard.Redacted+"."
 	}
-	return spec("get_env", "Read the environment variables of the running toolcrib: their names, and the values of harmless ones such as PATH and LANG. A person is asked before any other value that you name is shown. Values that could be secrets are shown as "+guard.Redacted+".", envParameters, false)
+	s := spec(name, description, envParameters, t.raw)
+	s.Plans.Concerns = true
+	return s
 }
 
 // harmless reports whether the value of a variable may be shown without asking: it describes the
@@ -66,18 +68,29 @@ func harmless(name string) bool {
 	return strings.HasPrefix(name, "LC_")
 }
 
-// Asks returns a concern with the variables whose values a person must release: those that the call
-// names, that are set, and that are neither harmless nor redacted because of their names.
-func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
-	var in envInput
-	if t.raw || wire.Decode(call.Arguments, &in) != nil {
+// Plan decodes the arguments. Its concern has the variables whose values a person must release.
+func (t *getEnv) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan, in, err := wire.Plan(call, envInput{}, t.read)
+	plan.Concerns = t.concerns(in.Names)
+	return plan, err
+}
+
+// Call plans the call and runs the plan.
+func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// concerns returns a concern with those of the named variables that are set, and that are neither
+// harmless nor redacted because of their names.
+func (t *getEnv) concerns(named []string) []toolcrib.Concern {
+	if t.raw {
 		return nil
 	}
 	show := func(_, value string) string { return value }
-	set, _ := environment(t.options.Environ(), in.Names, show)
+	set, _ := environment(t.options.Environ(), named, show)
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if len(in.Names) > 0 && !harmless(name) && !guard.IsSecretName(name) {
+		if len(named) > 0 && !harmless(name) && !guard.IsSecretName(name) {
 			names = append(names, guard.Visible(cut(name)))
 		}
 	}
@@ -88,15 +101,8 @@ func (t *getEnv) Asks(call toolcrib.Call) []toolcrib.Concern {
 	return []toolcrib.Concern{{Reason: toolcrib.ReasonNeedsConfirmation, Why: why}}
 }
 
-// Call returns at most 500 variables. Without names, only harmless values are shown.
-func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
-	var in envInput
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
+// read returns at most 500 variables. Without names, only harmless values are shown.
+func (t *getEnv) read(_ context.Context, _ toolcrib.Call, in envInput) (toolcrib.Output, error) {
 	if len(in.Names) > maxNames {
 		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "at most %d names", maxNames)
 	}

@@ -107,7 +107,7 @@ func TestN24_EnvAsks(t *testing.T) {
 	} {
 		for _, name := range []string{"get_env", "get_env_raw"} {
 			got := ""
-			for _, c := range toolOf(t, options, name).(toolcrib.Asker).Asks(toolcrib.Call{Arguments: json.RawMessage(arguments)}) {
+			for _, c := range tooltest.Facts(toolOf(t, options, name), toolcrib.Call{Arguments: json.RawMessage(arguments)}).Concerns {
 				got += c.Why
 			}
 			if name == "get_env_raw" {

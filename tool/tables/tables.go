@@ -164,8 +164,10 @@ type shownDatabase struct {
 
 // Spec describes describe_tables.
 func (t *describe) Spec() toolcrib.Spec {
-	return wire.Spec(Group, Name, "Show the tables of databases that you may see: columns with types, "+
+	s := wire.Spec(Group, Name, "Show the tables of databases that you may see: columns with types, "+
 		"primary and foreign keys; never their data. Without arguments: the names of all tables.", parameters, toolcrib.EffectReadOnly)
+	s.Plans = toolcrib.PlanFacts{Targets: true, Policy: true}
+	return s
 }
 
 func read(call toolcrib.Call) (input, error) {
@@ -179,31 +181,30 @@ func read(call toolcrib.Call) (input, error) {
 	return in, nil
 }
 
-// Admit refuses a call without an acting user.
-func (t *describe) Admit(call toolcrib.Call) error {
-	_, err := read(call)
-	return err
-}
-
-// Targets returns the database, if the call names one.
-func (t *describe) Targets(call toolcrib.Call) []toolcrib.Target {
-	in, err := read(call)
-	if err != nil || in.Database == "" {
-		return nil
-	}
-	return []toolcrib.Target{{Kind: Target, Name: in.Database}}
-}
-
-// Call returns the parts of the databases that the acting user's grants name. The result for a database or table is
-// the same if it does not exist and if it is not permitted; in the latter case no connection is made.
-func (t *describe) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	if err := ctx.Err(); err != nil {
-		return toolcrib.Output{}, err
-	}
+// Plan decodes the arguments. It refuses a call without a user. The database is a target if the call
+// names one.
+func (t *describe) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	in, err := read(call)
 	if err != nil {
-		return toolcrib.Output{}, err
+		return nil, err
 	}
+	plan := &toolcrib.Plan{Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+		return t.show(ctx, call, in)
+	}}
+	if in.Database != "" {
+		plan.Targets = []toolcrib.Target{{Kind: Target, Name: in.Database}}
+	}
+	return plan, nil
+}
+
+// Call plans the call and runs the plan.
+func (t *describe) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// show returns the parts of the databases that the acting user's grants name. The result for a database or table is
+// the same if it does not exist and if it is not permitted; in the latter case no connection is made.
+func (t *describe) show(ctx context.Context, call toolcrib.Call, in input) (toolcrib.Output, error) {
 	found, room, tables := result{Databases: []shownDatabase{}}, maxBytes, 0
 	if call.MaxBytes > 0 {
 		room = min(room, call.MaxBytes)

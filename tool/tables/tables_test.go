@@ -146,7 +146,7 @@ func TestN19_TablesByGrant(t *testing.T) {
 			if _, text, err := describe(t, options(), nobody, arguments); err == nil {
 				t.Errorf("nobody sees %s", text)
 			}
-			if err := tables.New(options())[0].(toolcrib.Admitter).Admit(toolcrib.Call{Arguments: json.RawMessage(arguments), Principal: nobody}); err == nil {
+			if err := tooltest.Refused(tables.New(options())[0], toolcrib.Call{Arguments: json.RawMessage(arguments), Principal: nobody}); err == nil {
 				t.Error("nobody is admitted")
 			}
 		}

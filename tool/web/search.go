@@ -46,17 +46,31 @@ func (s *searcher) Spec() toolcrib.Spec {
 	return toolcrib.Spec{
 		Name: Search, Description: "Search the web. Returns title, url and snippet of each result.",
 		Parameters: json.RawMessage(searchParameters), Effect: toolcrib.EffectReadOnly, Group: Group, Source: source,
-		EnabledByDefault: true, Untrusted: true, Sink: true,
+		EnabledByDefault: true, Untrusted: true, Sink: true, Plans: toolcrib.PlanFacts{Targets: true},
 	}
 }
 
-// Targets returns the host of the endpoint.
-func (s *searcher) Targets(toolcrib.Call) []toolcrib.Target {
-	u, err := s.endpoint()
-	if err != nil {
-		return nil
+// Plan decodes the arguments. The target is the host of the endpoint. A wrong endpoint is reported when
+// the call runs.
+func (s *searcher) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	u, wrong := s.endpoint()
+	plan, _, err := wire.Plan(call, searchArguments{},
+		func(ctx context.Context, call toolcrib.Call, in searchArguments) (toolcrib.Output, error) {
+			if wrong != nil {
+				return toolcrib.Output{}, wrong
+			}
+			at := *u // which the request completes
+			return s.find(ctx, call, &at, in)
+		})
+	if wrong == nil {
+		plan.Targets = []toolcrib.Target{{Kind: TargetHost, Name: u.Hostname()}}
 	}
-	return []toolcrib.Target{{Kind: TargetHost, Name: u.Hostname()}}
+	return plan, err
+}
+
+// Call plans the call and runs the plan.
+func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, s, call)
 }
 
 func (s *searcher) endpoint() (*url.URL, error) {
@@ -148,17 +162,17 @@ type searchResult struct {
 	Snippet string `json:"snippet"`
 }
 
-// Call searches. Redirects of the service are not followed.
-func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	var in struct {
-		Query      string `json:"query"`
-		NumResults int    `json:"num_results"`
-	}
-	if err := wire.Decode(call.Arguments, &in); err != nil {
-		return toolcrib.Output{}, err
-	}
+type searchArguments struct {
+	Query      string `json:"query"`
+	NumResults int    `json:"num_results"`
+}
+
+// find searches. Redirects of the service are not followed.
+func (s *searcher) find(ctx context.Context, call toolcrib.Call, u *url.URL, in searchArguments) (
+	toolcrib.Output, error,
+) {
 	n := min(cmp.Or(max(in.NumResults, 0), defaultResults), maxResults)
-	got, err := s.search(ctx, call, in.Query, n)
+	got, err := s.search(ctx, call, u, in.Query, n)
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
@@ -171,11 +185,9 @@ func (s *searcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Outpu
 	return wire.Output(map[string]any{"query": in.Query, "results": results})
 }
 
-func (s *searcher) search(ctx context.Context, call toolcrib.Call, query string, n int) (got found, err error) {
-	u, err := s.endpoint()
-	if err != nil {
-		return got, err
-	}
+func (s *searcher) search(ctx context.Context, call toolcrib.Call, u *url.URL, query string, n int) (
+	got found, err error,
+) {
 	key := ""
 	if s.web.SearchKey != nil {
 		if key, err = s.web.SearchKey(); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/web"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // search calls web_search with an endpoint whose name leads to a server of the test.
@@ -147,7 +148,7 @@ func TestSearchFails(t *testing.T) {
 	if s := spec.Spec(); !s.Untrusted || !s.Sink || s.Effect != toolcrib.EffectReadOnly {
 		t.Errorf("%+v", s)
 	}
-	if targets := spec.(toolcrib.Targeter).Targets(toolcrib.Call{}); len(targets) != 1 || targets[0].Name != "h.example" {
+	if targets := tooltest.Facts(spec, toolcrib.Call{}).Targets; len(targets) != 1 || targets[0].Name != "h.example" {
 		t.Errorf("%+v", targets)
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/web"
+	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 const inNamespace = "TOOLCRIB_TEST_NAMESPACE"
@@ -282,7 +283,7 @@ func (w *world) try(o web.Options, address string) (connected []string, err erro
 	c := call(address)
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
-	if err = tool.(toolcrib.Admitter).Admit(c); err == nil {
+	if err = tooltest.Refused(tool, c); err == nil {
 		_, err = tool.Call(ctx, c)
 	} else if _, again := tool.Call(ctx, c); again == nil {
 		w.t.Errorf("%s: refused by Admit (%v), but called", address, err)

@@ -154,6 +154,7 @@ func (f *fetcher) Spec() toolcrib.Spec {
 		Name: Fetch, Description: "Read an address of the web, of a host that is allowed. HTML becomes Markdown.",
 		Parameters: json.RawMessage(parameters), Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: source,
 		EnabledByDefault: true, Untrusted: true, Sink: true,
+		Plans: toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true},
 	}
 	if len(f.Allow) == 0 {
 		s.Description, s.Parameters = "Read the web: no host is allowed.", json.RawMessage(noneParameters)
@@ -228,51 +229,47 @@ func (r *request) size(u *url.URL) int64 {
 	return int64(n)
 }
 
-// Admit refuses an address that the configuration does not allow.
-func (f *fetcher) Admit(call toolcrib.Call) error {
+// Plan decodes the arguments. It refuses an address that the configuration does not allow. GET and HEAD
+// read, other methods write. The targets are the host, without its port, and the URL.
+func (f *fetcher) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	r, err := readRequest(call)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := f.may(r.url); err != nil {
-		return err
+		return nil, err
 	}
-	if err := f.budget(r.call, r.url.Hostname(), r.size(r.url), false); !errors.Is(err, toolcrib.ErrNotFound) {
-		return err
+	err = f.budget(r.call, r.url.Hostname(), r.size(r.url), false)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) { // its run is not stored yet; the call itself is counted
+		return nil, err
 	}
-	return nil // its run is not stored yet; the call itself is counted
+	plan := &toolcrib.Plan{
+		Targets: []toolcrib.Target{
+			{Kind: TargetHost, Name: r.url.Hostname(), Write: !r.reads},
+			{Kind: TargetURL, Name: r.url.String(), Write: !r.reads},
+		},
+		Effect: toolcrib.EffectReadOnly, Content: []string{r.method, r.body},
+		Matches: func(patterns []string) (bool, error) { return r.allowed(patterns), nil },
+		Preview: func(context.Context) (toolcrib.Preview, error) { return r.preview(), nil },
+		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+			r := *r
+			r.call = call
+			return f.fetch(ctx, &r)
+		},
+	}
+	if !r.reads {
+		plan.Effect = toolcrib.EffectNonIdempotentWrite
+	}
+	return plan, nil
 }
 
-// EffectOf returns a read for GET and HEAD, otherwise a write.
-func (f *fetcher) EffectOf(call toolcrib.Call) toolcrib.Effect {
-	if r, err := readRequest(call); err == nil && r.reads {
-		return toolcrib.EffectReadOnly
-	}
-	return toolcrib.EffectNonIdempotentWrite
-}
-
-// Targets returns the host, without its port, and the URL.
-func (f *fetcher) Targets(call toolcrib.Call) []toolcrib.Target {
-	r, err := readRequest(call)
-	if err != nil {
-		return nil
-	}
-	return []toolcrib.Target{
-		{Kind: TargetHost, Name: r.url.Hostname(), Write: !r.reads}, {Kind: TargetURL, Name: r.url.String(), Write: !r.reads},
-	}
-}
-
-// Preview shows a request that writes.
-func (f *fetcher) Preview(_ context.Context, call toolcrib.Call) (toolcrib.Preview, error) {
-	r, err := readRequest(call)
-	if err != nil {
-		return toolcrib.Preview{}, err
-	}
+// preview shows a request that writes.
+func (r *request) preview() toolcrib.Preview {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", r.method, r.url)
 	_ = r.header.Write(&b) // writing to a strings.Builder never fails
 	fmt.Fprintf(&b, "\n%s", r.body)
-	return toolcrib.Preview{Kind: "text", Text: b.String()}, nil
+	return toolcrib.Preview{Kind: "text", Text: b.String()}
 }
 
 // may checks that an address is allowed. private reports whether a connection to it may go to a private address.
@@ -341,20 +338,16 @@ func badHeader(name, value string) string {
 	return ""
 }
 
-// AllowedBy reports whether patterns of skills allow the address of a call.
-func (f *fetcher) AllowedBy(patterns []string, call toolcrib.Call, _ []toolcrib.Target) (bool, error) {
-	r, err := readRequest(call)
-	if err != nil {
-		return false, err
-	}
+// allowed reports whether patterns of the skills allow the address.
+func (r *request) allowed(patterns []string) bool {
 	for _, text := range patterns {
 		if list, err := hosts.NewList([]string{entryOf(text)}); err == nil {
 			if ok, named := list.Allows(r.url); ok && named {
-				return true, nil
+				return true
 			}
 		}
 	}
-	return false, nil
+	return false
 }
 
 // BadPattern returns the reason why a pattern can never match an address, or "".
@@ -383,12 +376,13 @@ func (f *fetcher) userAgent() string {
 	return fmt.Sprintf("toolcrib/%s (+https://github.com/toolcrib/toolcrib)", cmp.Or(f.Version, "dev"))
 }
 
-// Call reads the address.
+// Call plans the call and runs the plan.
 func (f *fetcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-	r, err := readRequest(call)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
+	return toolcrib.RunPlan(ctx, f, call)
+}
+
+// fetch reads the address.
+func (f *fetcher) fetch(ctx context.Context, r *request) (toolcrib.Output, error) {
 	p, err := f.get(ctx, r)
 	if err != nil {
 		return toolcrib.Output{}, err

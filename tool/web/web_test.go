@@ -25,6 +25,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/web"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
@@ -140,31 +141,31 @@ func TestConforms(t *testing.T) {
 func TestNothingIsReachable(t *testing.T) {
 	tool := web.New(web.Options{})[0]
 	c := call("https://docs.example.com/x")
-	text := refusal(t, tool.(toolcrib.Admitter).Admit(c))
+	text := refusal(t, tooltest.Refused(tool, c))
 	has(t, text, "permission denied: docs.example.com is not in tools.web.allow", `tools: {web: {allow: ["docs.example.com"]}}`)
 	if _, err := tool.Call(t.Context(), c); err == nil || refusal(t, err) != text {
 		t.Errorf("the call itself: %v", err)
 	}
 	both := web.New(web.Options{Allow: []string{"*"}, Deny: []string{"*.example.com"}})[0]
-	has(t, refusal(t, both.(toolcrib.Admitter).Admit(c)), "docs.example.com is in tools.web.deny")
+	has(t, refusal(t, tooltest.Refused(both, c)), "docs.example.com is in tools.web.deny")
 	broken := web.New(web.Options{Allow: []string{"docs.example.com", "a b"}})[0]
-	if err := broken.(toolcrib.Admitter).Admit(c); err == nil {
+	if err := tooltest.Refused(broken, c); err == nil {
 		t.Error("a list that cannot be read allows something")
 	}
 }
 
 func TestEffectsAndTargets(t *testing.T) {
-	tool := web.New(web.Options{})[0]
+	tool := web.New(web.Options{Allow: []string{"example.com"}})[0]
 	for method, want := range map[string]toolcrib.Effect{
 		"": toolcrib.EffectReadOnly, "GET": toolcrib.EffectReadOnly, "HEAD": toolcrib.EffectReadOnly, "POST": toolcrib.EffectNonIdempotentWrite,
 		"PUT": toolcrib.EffectNonIdempotentWrite, "DELETE": toolcrib.EffectNonIdempotentWrite, "TRACE": toolcrib.EffectNonIdempotentWrite,
 		"get": toolcrib.EffectNonIdempotentWrite,
 	} {
 		c := call(map[string]any{"url": "https://Example.com:443/x", "method": method})
-		if got := tool.(toolcrib.Effector).EffectOf(c); got != want {
+		if got := tooltest.Facts(tool, c).Effect; got != want {
 			t.Errorf("%q: %s", method, got)
 		}
-		targets := tool.(toolcrib.Targeter).Targets(c)
+		targets := tooltest.Facts(tool, c).Targets
 		if method == "TRACE" || method == "get" {
 			continue
 		}
@@ -189,13 +190,13 @@ func TestHeaders(t *testing.T) {
 		"X-Real-IP", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "TE", "Trailer", "User-Agent", "Accept-Encoding",
 		"Expect", "X-HTTP-Method-Override", "Sec-Fetch-Site", "X-Original-URL", "X-Session-Id", "X-Password", "", "A B", "A:B", "Ä", "A\r\nB",
 	} {
-		err := tool.(toolcrib.Admitter).Admit(call(map[string]any{"url": base, "headers": map[string]string{name: "v"}}))
+		err := tooltest.Refused(tool, call(map[string]any{"url": base, "headers": map[string]string{name: "v"}}))
 		if err == nil {
 			t.Errorf("header %q is sent", name)
 		}
 	}
 	for _, value := range []string{"a\r\nX: y", "a\x00", "Bearer abc", "basic YTpi"} {
-		if err := tool.(toolcrib.Admitter).Admit(call(map[string]any{"url": base, "headers": map[string]string{"X-A": value}})); err == nil {
+		if err := tooltest.Refused(tool, call(map[string]any{"url": base, "headers": map[string]string{"X-A": value}})); err == nil {
 			t.Errorf("value %q is sent", value)
 		}
 	}
@@ -233,7 +234,7 @@ func TestWrites(t *testing.T) {
 	if got := strings.Join(seen, ", "); got != "POST /x a=1, PUT /moved a=1, DELETE /y " {
 		t.Error(got)
 	}
-	if err := tool.(toolcrib.Admitter).Admit(call(map[string]any{"url": base, "body": "x"})); err == nil {
+	if err := tooltest.Refused(tool, call(map[string]any{"url": base, "body": "x"})); err == nil {
 		t.Error("a GET with a body")
 	}
 }
@@ -673,7 +674,7 @@ func TestX11_WhatIsSentIsBounded(t *testing.T) {
 		}
 		c.Arguments, _ = json.Marshal(arguments)
 		tool := web.New(o)[0]
-		if err := tool.(toolcrib.Admitter).Admit(c); err != nil {
+		if err := tooltest.Refused(tool, c); err != nil {
 			_, made := tool.Call(t.Context(), c) // another call may have used up what was left meanwhile
 			if made == nil {
 				t.Error("Call takes what Admit refuses")
@@ -724,7 +725,7 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 		}
 	}
 	tool := web.New(o)[0]
-	has(t, refusal(t, tool.(toolcrib.Admitter).Admit(call(base))), "tools.web.max_bytes_per_session")
+	has(t, refusal(t, tooltest.Refused(tool, call(base))), "tools.web.max_bytes_per_session")
 	if _, err := tool.Call(t.Context(), call(base)); err == nil {
 		t.Error("read beyond the bound")
 	}
@@ -739,7 +740,7 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 	read(t, tool, call(base))
 	read(t, tool, call(other)) // the same host, on another port
 	elsewhere := call("http://localhost" + other[strings.LastIndex(other, ":"):])
-	has(t, refusal(t, tool.(toolcrib.Admitter).Admit(elsewhere)), "tools.web.max_hosts_per_session", "localhost")
+	has(t, refusal(t, tooltest.Refused(tool, elsewhere)), "tools.web.max_hosts_per_session", "localhost")
 	if _, err := tool.Call(t.Context(), elsewhere); err == nil {
 		t.Error("another host is reached")
 	}
@@ -869,10 +870,8 @@ func TestDeniedAddress(t *testing.T) {
 }
 
 func TestSkillPatterns(t *testing.T) {
-	tool := web.New(web.Options{})[0].(interface {
-		AllowedBy([]string, toolcrib.Call, []toolcrib.Target) (bool, error)
-		BadPattern(string) string
-	})
+	tool := web.New(web.Options{Allow: []string{"*"}})[0]
+	patterned := tool.(skill.Patterned)
 	for _, c := range []struct {
 		pattern, url string
 		want         bool
@@ -887,13 +886,16 @@ func TestSkillPatterns(t *testing.T) {
 		{"https://example.com/*", "https://example.com.evil.example/", false},
 		{"domain:example.com", "https://example.com@evil.example/", false},
 	} {
-		got, _ := tool.AllowedBy([]string{c.pattern}, call(c.url), nil)
-		if got != c.want || tool.BadPattern(c.pattern) != "" {
-			t.Errorf("%s, %s: %t %q", c.pattern, c.url, got, tool.BadPattern(c.pattern))
+		got := false
+		if plan, err := tooltest.Plan(t.Context(), tool, call(c.url)); err == nil {
+			got, _ = plan.Matches([]string{c.pattern})
+		}
+		if got != c.want || patterned.BadPattern(c.pattern) != "" {
+			t.Errorf("%s, %s: %t %q", c.pattern, c.url, got, patterned.BadPattern(c.pattern))
 		}
 	}
 	for _, bad := range []string{"", "*", "domain:*", "domain:", "example.com", "domain:a/b", "https://example.com/docs", "x://y/*", "domain:https://a.b/"} {
-		if tool.BadPattern(bad) == "" {
+		if patterned.BadPattern(bad) == "" {
 			t.Errorf("%q is a pattern", bad)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 
 // faulty is a tool that does one thing wrong.
 type faulty struct {
-	spec  toolcrib.Spec
-	call  func(context.Context, toolcrib.Call) (toolcrib.Output, error)
-	admit func(toolcrib.Call) error
+	spec toolcrib.Spec
+	call func(context.Context, toolcrib.Call) (toolcrib.Output, error)
+	plan func(toolcrib.Call, *toolcrib.Plan) error
 }
 
 func (f *faulty) Spec() toolcrib.Spec { return f.spec }
@@ -28,18 +28,21 @@ func (f *faulty) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 	return f.call(ctx, call)
 }
 
-func (f *faulty) Admit(call toolcrib.Call) error {
-	if f.admit == nil {
-		return nil
+func (f *faulty) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	p := &toolcrib.Plan{Run: f.call}
+	if f.plan != nil {
+		if err := f.plan(call, p); err != nil {
+			return nil, err
+		}
 	}
-	return f.admit(call)
+	return p, nil
 }
 
 func fine(ctx context.Context, _ toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{Text: "fine"}, ctx.Err()
 }
 
-func leave(call toolcrib.Call) error {
+func leave(call toolcrib.Call, _ *toolcrib.Plan) error {
 	return os.WriteFile(filepath.Join(call.Workspace, "trace"), nil, 0o600)
 }
 
@@ -82,10 +85,20 @@ func faults() []fault {
 			return toolcrib.Output{}, nil
 		}}, want: "whose context has ended succeeded"},
 		{tool: faulty{spec: good, call: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
-			return toolcrib.Output{}, errors.Join(leave(call), ctx.Err())
+			return toolcrib.Output{}, errors.Join(leave(call, nil), ctx.Err())
 		}}, want: "says that it only reads, and changed the workspace"},
-		{tool: faulty{spec: good, call: fine, admit: leave}, want: "a question of the gate changed the workspace"},
-		{tool: faulty{spec: good, call: fine, admit: func(toolcrib.Call) error { return errors.New("no") }}, want: "Admit refuses a call that is to succeed"},
+		{tool: faulty{spec: good, call: fine, plan: leave}, want: "planning the call changed the workspace"},
+		{tool: faulty{spec: good, call: fine, plan: func(toolcrib.Call, *toolcrib.Plan) error {
+			return errors.New("no")
+		}}, want: "Plan refuses a call that is to succeed"},
+		{tool: faulty{spec: good, call: fine, plan: func(_ toolcrib.Call, p *toolcrib.Plan) error {
+			p.Effect = toolcrib.EffectIdempotentWrite
+			return nil
+		}}, want: "the plan says that a call writes"},
+		{tool: faulty{spec: good, call: fine, plan: func(_ toolcrib.Call, p *toolcrib.Plan) error {
+			p.Targets = []toolcrib.Target{{Kind: "host", Name: "h"}}
+			return nil
+		}}, want: "facts that Spec.Plans does not name"},
 	}
 }
 

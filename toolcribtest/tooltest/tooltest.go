@@ -4,6 +4,7 @@ package tooltest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -114,7 +115,7 @@ func testCall(t *testing.T, tool toolcrib.Tool, cases Cases, c Case) {
 	if err == nil && c.Check != nil {
 		c.Check(t, call.Workspace, out)
 	}
-	writes := effect(tool, call).Writes()
+	writes := Facts(tool, call).Effect.Writes()
 	if err != nil || writes {
 		return
 	}
@@ -187,7 +188,7 @@ func testConcurrent(t *testing.T, tool toolcrib.Tool, cases Cases, c Case) {
 	calls := make([]toolcrib.Call, times)
 	for i := range calls {
 		calls[i] = shared
-		if effect(tool, shared).Writes() {
+		if Facts(tool, shared).Effect.Writes() {
 			calls[i] = cases.call(t, tool, c)
 		}
 		calls[i].ID += string(rune('a' + i))
@@ -249,15 +250,45 @@ func within(ctx context.Context, t *testing.T, tool toolcrib.Tool, call toolcrib
 	}
 }
 
-// effect is what the gate takes the call for.
-func effect(tool toolcrib.Tool, call toolcrib.Call) toolcrib.Effect {
-	if e, ok := tool.(toolcrib.Effector); ok {
-		return e.EffectOf(judged(call)).OrStrictest()
+// Plan returns the plan of a call, as the gate asks for it, with its effect. The plan of a tool that
+// makes none has the effect of the spec.
+func Plan(ctx context.Context, tool toolcrib.Tool, call toolcrib.Call) (*toolcrib.Plan, error) {
+	plan := &toolcrib.Plan{Run: tool.Call}
+	if p, ok := tool.(toolcrib.Planner); ok {
+		var err error
+		if plan, err = p.Plan(ctx, judged(call)); err != nil {
+			return nil, err
+		}
 	}
-	return tool.Spec().Effect.OrStrictest()
+	plan.Effect = cmp.Or(plan.Effect, tool.Spec().Effect).OrStrictest()
+	return plan, nil
 }
 
-// judged is the call as the gate's questions get it.
+// Refused returns the error with which the plan of a tool refuses a call, or nil.
+func Refused(tool toolcrib.Tool, call toolcrib.Call) error {
+	_, err := Plan(context.Background(), tool, call)
+	return err
+}
+
+// Facts returns the plan of a call for its facts. A call that the tool refuses has none, and the
+// effect of the spec.
+func Facts(tool toolcrib.Tool, call toolcrib.Call) *toolcrib.Plan {
+	if plan, err := Plan(context.Background(), tool, call); err == nil {
+		return plan
+	}
+	return &toolcrib.Plan{Effect: tool.Spec().Effect.OrStrictest()}
+}
+
+// Preview returns the preview of a call.
+func Preview(ctx context.Context, tool toolcrib.Tool, call toolcrib.Call) (toolcrib.Preview, error) {
+	plan, err := Plan(ctx, tool, call)
+	if err != nil {
+		return toolcrib.Preview{}, err
+	}
+	return plan.Preview(ctx)
+}
+
+// judged returns the call as a tool plans it.
 func judged(call toolcrib.Call) toolcrib.Call {
 	call.Progress, call.Invoke = nil, nil
 	return call
@@ -347,65 +378,54 @@ func testArguments(t *testing.T, tool toolcrib.Tool, cases Cases) {
 	}
 }
 
-// testJudged asks the gate's questions about a call, twice: nothing may change, and
-// the answers must agree. Then a prepared call is run and reconciled.
+// testJudged asks for the plan of a call twice: nothing may change, and the plans must agree. Then a
+// prepared call is run and reconciled.
 func testJudged(t *testing.T, tool toolcrib.Tool, cases Cases, c Case) {
 	call := judged(cases.call(t, tool, c))
 	before := snapshot(t, call.Workspace)
-	admitted := admit(tool, call)
-	first := ask(t, tool, call)
-	if second := ask(t, tool, call); !equal(first, second) {
-		t.Errorf("asked twice, answered differently:\n%+v\n%+v", first, second)
+	first, refused := ask(t, tool, call)
+	if second, _ := ask(t, tool, call); !equal(first, second) {
+		t.Errorf("planned twice, with different results:\n%+v\n%+v", first, second)
 	}
 	if diff := before.compare(snapshot(t, call.Workspace)); diff != "" {
-		t.Errorf("a question of the gate changed the workspace: %s", diff)
+		t.Errorf("planning the call changed the workspace: %s", diff)
 	}
-	if admitted != nil && c.Err == "" {
-		t.Errorf("Admit refuses a call that is to succeed: %v", admitted)
+	if refused != nil && c.Err == "" {
+		t.Errorf("Plan refuses a call that is to succeed: %v", refused)
 	}
-	if c.Err == "" {
+	if c.Err == "" && refused == nil {
 		testPrepared(t, tool, cases, call, before)
 	}
 }
 
-func admit(tool toolcrib.Tool, call toolcrib.Call) error {
-	if a, ok := tool.(toolcrib.Admitter); ok {
-		return a.Admit(call)
-	}
-	return nil
-}
-
-// answers is what the optional interfaces say about a call.
-type answers struct {
-	Admit   string
-	Effect  toolcrib.Effect
-	Targets []toolcrib.Target
-	Preview toolcrib.Preview
-}
-
-func ask(t *testing.T, tool toolcrib.Tool, call toolcrib.Call) answers {
+// ask returns the facts of the plan of a call: the plan without its functions.
+func ask(t *testing.T, tool toolcrib.Tool, call toolcrib.Call) (facts toolcrib.Plan, err error) {
 	t.Helper()
-	a := answers{Effect: effect(tool, call)}
-	if err := admit(tool, call); err != nil {
-		a.Admit = err.Error()
+	plan, err := Plan(t.Context(), tool, call)
+	if err != nil {
+		return facts, err
 	}
-	if tool.Spec().Effect == toolcrib.EffectReadOnly && a.Effect.Writes() {
-		t.Error("EffectOf says that a call writes where the spec, which states the worst, says read_only")
+	facts, spec := *plan, tool.Spec()
+	facts.Matches, facts.Files, facts.Preview, facts.Prepare, facts.Reconcile, facts.Run = nil, nil, nil, nil, nil, nil
+	switch {
+	case plan.Run == nil:
+		t.Error("the plan has nothing to run")
+	case spec.Effect == toolcrib.EffectReadOnly && plan.Effect.Writes():
+		t.Error("the plan says that a call writes, and the spec, which states the worst, says read_only")
+	case !spec.Plans.Effect && plan.Effect != spec.Effect.OrStrictest(), !spec.Plans.Targets && len(plan.Targets) > 0,
+		!spec.Plans.Concerns && len(plan.Concerns) > 0:
+		t.Errorf("the plan has facts that Spec.Plans does not name: %+v", facts)
 	}
-	if targeter, ok := tool.(toolcrib.Targeter); ok {
-		a.Targets = targeter.Targets(call)
-		for _, target := range a.Targets {
-			checkTarget(t, target, a.Effect)
-		}
+	for _, target := range plan.Targets {
+		checkTarget(t, target, plan.Effect)
 	}
-	if p, ok := tool.(toolcrib.Previewer); ok {
-		preview, err := p.Preview(t.Context(), call)
+	if plan.Preview != nil {
+		preview, err := plan.Preview(t.Context())
 		if err == nil && (preview.Kind == "" || preview.Text == "") {
 			t.Errorf("an empty preview: %+v", preview)
 		}
-		a.Preview = preview
 	}
-	return a
+	return facts, nil
 }
 
 func checkTarget(t *testing.T, target toolcrib.Target, effect toolcrib.Effect) {
@@ -421,14 +441,18 @@ func checkTarget(t *testing.T, target toolcrib.Target, effect toolcrib.Effect) {
 	}
 }
 
-// testPrepared plays the two ends of a crash: before the call it did not happen,
-// after it it did, with the same output.
+// testPrepared plays the two ends of a crash: before the call it did not happen, after it it did, with
+// the same output. After a crash a call is planned again.
 func testPrepared(t *testing.T, tool toolcrib.Tool, cases Cases, call toolcrib.Call, before state) {
-	p, ok := tool.(toolcrib.Preparer)
-	if !ok {
+	plan, err := Plan(t.Context(), tool, call)
+	if err != nil {
+		t.Fatalf("Plan: %v", err)
+	}
+	if plan.Prepare == nil {
 		return
 	}
-	prepared, err := p.Prepare(t.Context(), call)
+	run := call.WithoutArguments()
+	prepared, err := plan.Prepare(t.Context(), run)
 	if err != nil {
 		t.Fatalf("Prepare: %v", err)
 	}
@@ -439,28 +463,31 @@ func testPrepared(t *testing.T, tool toolcrib.Tool, cases Cases, call toolcrib.C
 		t.Fatalf("Prepare changed the workspace: %s", diff)
 	}
 	changes := tool.Spec().Effect.Writes()
-	if got := reconcile(t, p, call, prepared); changes && got.State == toolcrib.InDoubt {
+	if got := reconcile(t, tool, call, prepared); changes && got.State == toolcrib.InDoubt {
 		t.Error("Reconcile before the call: in doubt")
 	}
-	run := call
 	run.Progress = func(string, float64) {}
 	if cases.Prepare != nil {
 		cases.Prepare(&run)
 	}
-	out, err := within(t.Context(), t, tool, run)
+	out, err := plan.Run(t.Context(), run)
 	if err != nil {
 		t.Fatalf("the prepared call: %v", err)
 	}
-	got := reconcile(t, p, call, prepared)
+	got := reconcile(t, tool, call, prepared)
 	if got.State != toolcrib.Happened || string(got.Output.JSON) != string(out.JSON) || got.Output.Text != out.Text {
 		t.Errorf("Reconcile after the call: %q with %s%s, the call gave %s%s", got.State, got.Output.JSON, got.Output.Text, out.JSON, out.Text)
 	}
 }
 
-func reconcile(t *testing.T, p toolcrib.Preparer, call toolcrib.Call, prepared json.RawMessage) toolcrib.Reconciled {
+func reconcile(t *testing.T, tool toolcrib.Tool, call toolcrib.Call, prepared json.RawMessage) toolcrib.Reconciled {
 	t.Helper()
 	before := snapshot(t, call.Workspace)
-	got, err := p.Reconcile(t.Context(), call, prepared)
+	plan, err := Plan(t.Context(), tool, call)
+	if err != nil {
+		t.Fatalf("Plan after a crash: %v", err)
+	}
+	got, err := plan.Reconcile(t.Context(), call.WithoutArguments(), prepared)
 	if err != nil {
 		t.Fatalf("Reconcile: %v", err)
 	}

@@ -1,14 +1,14 @@
 // Package wire decodes the arguments of calls and encodes the outputs of tools, the same way for
-// every tool, and remembers the state of files between Prepare and Call ([Seen]).
+// every tool.
 package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -40,6 +40,20 @@ func Decode(arguments json.RawMessage, in any) error {
 	return &toolcrib.ToolError{Kind: toolcrib.InvalidArguments, Message: message, Err: err}
 }
 
+// Plan decodes the arguments of a call into in, which has the values of those that are absent, and
+// returns a plan that does the work with them.
+func Plan[In any](call toolcrib.Call, in In, do func(context.Context, toolcrib.Call, In) (toolcrib.Output, error)) (
+	*toolcrib.Plan, In, error,
+) {
+	err := Decode(call.Arguments, &in)
+	return &toolcrib.Plan{Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+		if err := ctx.Err(); err != nil {
+			return toolcrib.Output{}, err
+		}
+		return do(ctx, call, in)
+	}}, in, err
+}
+
 // Marshal encodes v as JSON without escaping <, > and & (H2), since models and not browsers read it.
 func Marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
@@ -58,46 +72,4 @@ func Output(v any) (toolcrib.Output, error) {
 		return toolcrib.Output{}, err
 	}
 	return toolcrib.Output{JSON: data}, nil
-}
-
-// Seen remembers, between Prepare and Call, the hash of the content that a call is to replace. The
-// zero value is ready to use. It is safe for concurrent use.
-type Seen struct {
-	mu     sync.Mutex
-	hashes map[callKey]string
-}
-
-type callKey struct {
-	run toolcrib.RunID
-	id  string
-}
-
-// maxSeen bounds the calls that are remembered. A call that was forgotten runs without comparing
-// hashes.
-const maxSeen = 4096
-
-// Keep remembers the hash that Prepare found.
-func (s *Seen) Keep(call toolcrib.Call, hash string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hashes == nil {
-		s.hashes = make(map[callKey]string)
-	}
-	if len(s.hashes) >= maxSeen {
-		for key := range s.hashes {
-			delete(s.hashes, key)
-			break
-		}
-	}
-	s.hashes[callKey{call.Run, call.ID}] = hash
-}
-
-// Take returns the hash that Prepare found, and forgets it.
-func (s *Seen) Take(call toolcrib.Call) (hash string, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := callKey{call.Run, call.ID}
-	hash, ok = s.hashes[key]
-	delete(s.hashes, key)
-	return hash, ok
 }

@@ -27,36 +27,64 @@ import (
 //
 // The result is read strictly again. If it is not valid, nothing is converted.
 
-// Lossless converts the arguments that a model sent for a tool of the run. It returns nil if they
-// are valid as they are, or if conversions do not make them valid. converted lists the conversions,
-// for people.
-func (g *Gate) Lossless(scope Scope, tool string, sent []byte) (arguments json.RawMessage, converted []string) {
-	e := g.toolsOf(&scope).byName[tool]
-	if e == nil || e.schema == nil {
-		return nil, nil
-	}
-	err := contain(func() error {
-		arguments, converted = e.schema.lossless(sent)
-		return nil
-	})
-	if err != nil {
-		return nil, nil
-	}
-	return arguments, converted
+// Arguments are the arguments of one call, read once: strictly, and validated against the schema of
+// the tool. A judgement uses them if they are those of the call and of the tool's present schema.
+type Arguments struct {
+	Canonical json.RawMessage // nil with Err
+	Converted []string        // the conversions, for people
+	Err       error           // a [*guard.ArgumentError] if they cannot be read
+
+	schema  *schema // nil if they were not validated
+	invalid *refusal
 }
 
-func (s *schema) lossless(sent []byte) (json.RawMessage, []string) {
+// Valid reports whether the arguments were validated and are valid.
+func (a *Arguments) Valid() bool { return a.Err == nil && a.schema != nil && a.invalid == nil }
+
+// of reports whether a has the arguments of a call of the tool, validated against its schema.
+func (a *Arguments) of(e *entry, canonical json.RawMessage) bool {
+	return a != nil && a.schema != nil && a.schema == e.schema && bytes.Equal(a.Canonical, canonical)
+}
+
+// Read reads the arguments that were sent for a tool of the run. With convert, arguments that are not
+// valid are converted if that makes them valid.
+func (g *Gate) Read(scope Scope, tool string, sent []byte, convert bool) *Arguments {
+	return g.toolsOf(&scope).byName[tool].read(sent, convert)
+}
+
+// read reads arguments for a tool. If e is nil, there is no such tool.
+func (e *entry) read(sent []byte, convert bool) *Arguments {
+	a := &Arguments{}
+	var value any
+	a.Canonical, value, a.Err = guard.ReadArguments(sent)
+	if e == nil || e.schema == nil {
+		return a
+	}
+	if a.schema = e.schema; a.Err == nil {
+		a.invalid = a.schema.checkArguments(value)
+	}
+	if !convert || a.Valid() {
+		return a
+	}
+	_ = contain(func() error { // if it panics, nothing is converted
+		if canonical, converted := a.schema.convert(sent, value, a.Err); canonical != nil {
+			*a = Arguments{Canonical: canonical, Converted: converted, schema: a.schema}
+		}
+		return nil
+	})
+	return a
+}
+
+// convert converts arguments that are not valid, or that cannot be read because of err. It returns
+// nil if the result would not be valid.
+func (s *schema) convert(sent []byte, value any, err error) (json.RawMessage, []string) {
 	var c conversion
-	_, value, err := guard.ReadArguments(sent)
-	switch {
-	case err != nil:
+	if err != nil {
 		inner, what := onlyObject(bytes.TrimSpace(sent))
 		if _, value, err = guard.ReadArguments(inner); what == "" || err != nil {
 			return nil, nil
 		}
 		c.note("", what)
-	case s.checkArguments(value) == nil:
-		return nil, nil
 	}
 	value = c.convert(value, s.compiled, "")
 	if len(c.done) == 0 || c.steps > maxConvertWork {

@@ -47,15 +47,22 @@ func TestContract11_Lossless(t *testing.T) {
 		"```json\n{\"n\":1}}\n```": "", "see\n```json\n{\"n\":1}\n```": "", `[{"n":1}]`: "", `null`: "", ``: "", `"n"`: "",
 		`{"n":"1","l":[` + strings.Repeat(`"1",`, 100) + `1]}`: "",
 	} {
-		got, converted := g.Lossless(gate.Scope{}, "t", []byte(sent))
-		if string(got) != want || (len(converted) > 0) != (want != "") || slices.Contains(converted, "") {
+		read := g.Read(gate.Scope{}, "t", []byte(sent), true)
+		got, converted := "", read.Converted
+		if len(converted) > 0 {
+			got = string(read.Canonical)
+		}
+		if got != want || want != "" && !read.Valid() || slices.Contains(converted, "") {
 			t.Errorf("%s: got %s (%q), want %s", sent, got, converted, want)
 		}
+		if as := g.Read(gate.Scope{}, "t", []byte(sent), false); as.Converted != nil || as.Valid() && want != "" {
+			t.Errorf("%s: not to be converted, and read as %s", sent, as.Canonical)
+		}
 	}
-	if got, _ := g.Lossless(gate.Scope{}, "none", []byte(`{"n":"5"}`)); got != nil {
-		t.Errorf("of no tool: %s", got)
+	if got := g.Read(gate.Scope{}, "none", []byte(`{"n":"5"}`), true); got.Converted != nil || got.Valid() {
+		t.Errorf("of no tool: %+v", got)
 	}
-	_, converted := g.Lossless(gate.Scope{}, "t", []byte("```\n{\"n\":\"1\",\"s\":null,\"l\":[\"2\"]}\n```"))
+	converted := g.Read(gate.Scope{}, "t", []byte("```\n{\"n\":\"1\",\"s\":null,\"l\":[\"2\"]}\n```"), true).Converted
 	want := []string{
 		"a code fence was taken off", "/l/0: a string was read as the integer in it",
 		"/n: a string was read as the integer in it", "/s: null was left out",
