@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
@@ -66,7 +67,7 @@ func (p *panel) options(models []string) agent.Options {
 func member(i int) string { return fmt.Sprintf("agent-%d", i) }
 
 // ask asks all of them.
-func (p *panel) ask(models, tools []string, most time.Duration) (*team.Report, *agent.State, error) {
+func (p *panel) ask(models, tools []string, most time.Duration) (*api.Report, *agent.State, error) {
 	r := team.Request{Kind: team.Confer, Question: prompt, WorkerTools: tools, MaxTime: most}
 	for i := range models {
 		r.Agents = append(r.Agents, member(i))

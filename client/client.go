@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 )
 
 // Options say which server a [Client] speaks to, and as whom.
@@ -237,40 +238,30 @@ func (c *Client) isOurs(answer *http.Response, events bool) error {
 	return toolcrib.Errorf(toolcrib.CodeInternal, "%s answered with %q; is it a toolcrib server?", c.base, kind)
 }
 
-// Failure is the body of an answer that is an error.
-type Failure struct {
-	Code       toolcrib.Code `json:"error"`
-	Message    string        `json:"message"`
-	RequestID  string        `json:"request_id"`
-	RetryAfter int64         `json:"retry_after_ms"`
-	Details    struct {
-		Ref string `json:"ref"`
-	} `json:"details"`
-}
-
 // maxFailure bounds what is read of an answer that is an error.
 const maxFailure = 1 << 20
 
 // refused is the error that an answer is.
 func (c *Client) refused(answer *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(answer.Body, maxFailure))
-	var f Failure
-	if json.Unmarshal(data, &f) != nil || f.Code == "" {
+	var f api.Failure
+	if json.Unmarshal(data, &f) != nil || f.Error == "" {
 		return toolcrib.Errorf(toolcrib.CodeInternal, "%s answered %s; is it a toolcrib server?", c.base, answer.Status)
 	}
-	return f.err()
+	return errorOf(&f)
 }
 
-func (f *Failure) err() *toolcrib.Error {
-	ref := f.Details.Ref
-	if ref == "" && f.Code == toolcrib.CodeInternal {
+// errorOf returns the error of an answer.
+func errorOf(f *api.Failure) *toolcrib.Error {
+	ref, _ := f.Details["ref"].(string)
+	if ref == "" && f.Error == toolcrib.CodeInternal {
 		ref = f.RequestID
 		if ref != "" {
 			f.Message += " (" + ref + ")"
 		}
 	}
 	return &toolcrib.Error{
-		Code: f.Code, Message: f.Message, Ref: ref, RetryAfter: time.Duration(f.RetryAfter) * time.Millisecond,
+		Code: f.Error, Message: f.Message, Ref: ref, RetryAfter: time.Duration(f.RetryAfter) * time.Millisecond,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 )
 
@@ -99,7 +100,7 @@ func TestBegin_Cut(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []toolcrib.Seq
-			run, err := c.Start(t.Context(), client.RunRequest{Input: "go"}, func(e client.Event) error {
+			run, err := c.Start(t.Context(), api.RunRequest{Input: "go"}, func(e client.Event) error {
 				if e.Seq > 0 {
 					got = append(got, e.Seq)
 				}
@@ -162,13 +163,13 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := c.Start(t.Context(), client.RunRequest{Input: "go"}, nil)
+	run, err := c.Start(t.Context(), api.RunRequest{Input: "go"}, nil)
 	if toolcrib.CodeOf(err) != toolcrib.CodeOverloaded || run.ID != "run_a" {
 		t.Errorf("a server that does not come back: %+v, %v", run, err)
 	}
 	s.Close()
 	began := time.Now()
-	_, err = c.Start(t.Context(), client.RunRequest{Input: "go"}, nil)
+	_, err = c.Start(t.Context(), api.RunRequest{Input: "go"}, nil)
 	var unreachable *client.UnreachableError
 	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "toolcrib serve") || time.Since(began) > time.Minute {
 		t.Errorf("nobody listens: %v after %v", err, time.Since(began))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -198,11 +199,11 @@ var errSilent = errors.New("nothing came for a minute")
 // take passes an event on, unless it was.
 func (f *following) take(e Event) error {
 	if e.Name == "closed" { // the server ends the stream, and says why
-		var why Failure
-		if err := json.Unmarshal(e.Data, &why); err != nil || why.Code == "" {
+		var why api.Failure
+		if err := json.Unmarshal(e.Data, &why); err != nil || why.Error == "" {
 			return &UnreachableError{URL: f.c.base.String(), Err: errors.New("the stream was closed")}
 		}
-		return why.err()
+		return errorOf(&why)
 	}
 	if e.Seq > 0 && e.Seq <= f.after {
 		return nil
@@ -235,7 +236,7 @@ func (f *following) over(ctx context.Context) error {
 	case f.run == "":
 		return cut
 	}
-	var run Run
+	var run api.Run
 	if err := f.c.Get(ctx, Path("runs", string(f.run)), nil, &run); err != nil {
 		return err
 	}

@@ -323,3 +323,11 @@ func (b *ConfirmationRequired) Secret() bool {
 	}
 	return json.Unmarshal(b.Schema, &schema) == nil && schema.WriteOnly
 }
+
+// RunError is the error with which a run failed, as it is shown.
+type RunError struct {
+	Code    string              `json:"error"`
+	Class   toolcrib.ErrorClass `json:"class,omitempty"` // set if Message quotes a provider
+	Message string              `json:"message"`
+	Ref     string              `json:"ref,omitempty"` // reference under which log and journal have the details
+}

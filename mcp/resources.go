@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 )
 
@@ -23,23 +24,8 @@ const (
 
 // Offers lists what a server offers in addition to tools.
 type Offers struct {
-	Resources bool     `json:"resources,omitempty"`
-	Prompts   []Prompt `json:"prompts,omitempty"` // sorted by name
-}
-
-// Prompt is a text that a server makes from arguments, for a person to send.
-type Prompt struct {
-	Name        string           `json:"name"`
-	Title       string           `json:"title,omitempty"`
-	Description string           `json:"description,omitempty"`
-	Arguments   []PromptArgument `json:"arguments,omitempty"`
-}
-
-// PromptArgument is an argument of a prompt. Its value is a text.
-type PromptArgument struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitempty"`
-	Required    bool   `json:"required,omitempty"`
+	Resources bool         `json:"resources,omitempty"`
+	Prompts   []api.Prompt `json:"prompts,omitempty"` // sorted by name
 }
 
 // Text returns everything that is pinned of the offers, or nil if nothing is.
@@ -96,11 +82,13 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 		if p == nil || p.Name == "" || strings.ContainsAny(p.Name, " \t\r\n") {
 			continue
 		}
-		one := Prompt{Name: p.Name, Title: guard.Clean(p.Title), Description: guard.Clean(p.Description)}
+		one := api.Prompt{Name: p.Name, Title: guard.Clean(p.Title), Description: guard.Clean(p.Description)}
 		hidden := guard.Clean(p.Name) != p.Name
 		for _, a := range p.Arguments {
 			if a != nil {
-				one.Arguments = append(one.Arguments, PromptArgument{a.Name, guard.Clean(a.Description), a.Required})
+				one.Arguments = append(one.Arguments, api.PromptArgument{
+					Name: a.Name, Description: guard.Clean(a.Description), Required: a.Required,
+				})
 				hidden = hidden || guard.Clean(a.Name) != a.Name
 			}
 		}
@@ -116,7 +104,7 @@ func (c *Client) other(ctx context.Context, session *sdk.ClientSession, can *sdk
 		}
 		o.Prompts = append(o.Prompts, one)
 	}
-	slices.SortFunc(o.Prompts, func(a, b Prompt) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Prompts, func(a, b api.Prompt) int { return strings.Compare(a.Name, b.Name) })
 	return o, problems
 }
 

@@ -8,20 +8,12 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// Failure is the body of an answer that is an error (contract §9).
-type Failure struct {
-	Error      toolcrib.Code  `json:"error"`
-	Message    string         `json:"message"`
-	RequestID  string         `json:"request_id"`
-	RetryAfter int64          `json:"retry_after_ms,omitempty"`
-	Details    map[string]any `json:"details,omitempty"`
-}
 
 // statuses are the HTTP statuses of codes; any other is an internal error.
 var statuses = map[toolcrib.Code]int{
@@ -130,9 +122,9 @@ func (s *Server) failWith(w http.ResponseWriter, status int, err error, e *toolc
 	s.answer(w, status, f)
 }
 
-func (s *Server) failure(e *toolcrib.Error, id string) Failure {
+func (s *Server) failure(e *toolcrib.Error, id string) api.Failure {
 	message := guard.Clip(s.Service.Env.Mask.Mask(guard.Visible(e.Message)), maxMessage)
-	f := Failure{Error: e.Code, Message: message, RequestID: id}
+	f := api.Failure{Error: e.Code, Message: message, RequestID: id}
 	f.RetryAfter = e.RetryAfter.Milliseconds()
 	if e.Ref != "" {
 		f.Details = map[string]any{"ref": e.Ref}

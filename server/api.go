@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -93,19 +94,7 @@ func (s *Server) routes() ([]route, error) {
 	return list, nil
 }
 
-// Health is the answer of a server that is there.
-type Health struct {
-	Status  string `json:"status"`
-	Version string `json:"version,omitempty"`
-}
-
-func (c *call) healthy() (Health, error) { return Health{Status: "ok"}, nil }
-
-// Readiness says what a server still needs.
-type Readiness struct {
-	Ready   bool     `json:"ready"`
-	Missing []string `json:"missing"`
-}
+func (c *call) healthy() (api.Health, error) { return api.Health{Status: "ok"}, nil }
 
 // readyFor is how long an answer about readiness holds, so that asking costs the store nothing.
 const (
@@ -117,19 +106,19 @@ const (
 type readiness struct {
 	mu   sync.Mutex
 	at   time.Time
-	last Readiness
+	last api.Readiness
 }
 
-func (c *call) ready() (Readiness, error) {
+func (c *call) ready() (api.Readiness, error) {
 	c.readiness.mu.Lock()
 	defer c.readiness.mu.Unlock()
 	if time.Since(c.readiness.at) > readyFor {
-		out := Readiness{Ready: true, Missing: []string{}}
+		out := api.Readiness{Ready: true, Missing: []string{}}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c), readyTimeout)
 		defer cancel()
 		if err := c.Service.Reachable(ctx); err != nil {
 			c.Log.Error("the server is not ready", "request_id", c.w.Header().Get("X-Request-ID"), "error", err)
-			out = Readiness{Missing: []string{"database"}}
+			out = api.Readiness{Missing: []string{"database"}}
 			if errors.Is(err, store.ErrFull) {
 				out.Missing = []string{"disk space"}
 			}

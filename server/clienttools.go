@@ -1,32 +1,19 @@
 package server
 
 import (
-	"encoding/json"
 	"errors"
 	"hash/fnv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// Limits are the limits of a run that a request may lower.
-type Limits struct {
-	MaxIterations     *int   `json:"max_iterations,omitempty"`
-	OnLimit           string `json:"on_limit,omitempty" jsonschema:"finalize, error or ask"`
-	MaxParallel       *int   `json:"max_parallel,omitempty"`
-	MaxCallsPerTurn   *int   `json:"max_calls_per_turn,omitempty"`
-	MaxIdenticalCalls *int   `json:"max_identical_calls,omitempty"`
-	ToolTimeout       string `json:"tool_timeout,omitempty" jsonschema:"such as 30s"`
-	MaxResultBytes    *int   `json:"max_result_bytes,omitempty"`
-	MaxDepth          *int   `json:"max_depth,omitempty"`
-	WallTime          string `json:"wall_time,omitempty" jsonschema:"such as 15m"`
-}
-
-// limits are those of the body; zero = it has none.
-func (b *Limits) limits() (l toolcrib.Limits, err error) {
+// limitsOf returns the limits of a request. Without any, all are zero.
+func limitsOf(b *api.Limits) (l toolcrib.Limits, err error) {
 	if b == nil {
 		return l, nil
 	}
@@ -73,32 +60,8 @@ func duration(name, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// ClientTool is a tool that the client carries out.
-type ClientTool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty" jsonschema:"JSON Schema of the arguments; default: any object"`
-	Effect      toolcrib.Effect `json:"effect,omitempty" jsonschema:"read_only (default), idempotent_write or non_idempotent_write: tools.confirm decides which writes need approval"`
-}
-
-// Message is a message of a transcript.
-type Message struct {
-	Role       toolcrib.Role `json:"role" jsonschema:"user, assistant or tool"`
-	Content    string        `json:"content,omitempty"`
-	ToolCalls  []MessageCall `json:"tool_calls,omitempty" jsonschema:"with role assistant"`
-	ToolCallID string        `json:"tool_call_id,omitempty" jsonschema:"with role tool: the ID of the call"`
-	IsError    bool          `json:"is_error,omitempty" jsonschema:"with role tool: true if the call failed"`
-}
-
-// MessageCall is a call in a transcript.
-type MessageCall struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"an object"`
-}
-
 // transcript is a list of messages as the loop has it: the results of one turn are one message.
-func transcript(list []Message) ([]toolcrib.Message, error) {
+func transcript(list []api.Message) ([]toolcrib.Message, error) {
 	var all []toolcrib.Message
 	for i, m := range list {
 		one := toolcrib.Message{Role: m.Role}
@@ -129,22 +92,7 @@ func transcript(list []Message) ([]toolcrib.Message, error) {
 	return all, nil
 }
 
-// ToolResult is the result of a call that the client has carried out, or several.
-type ToolResult struct {
-	ToolCallID string          `json:"tool_call_id,omitempty"`
-	Body       json.RawMessage `json:"body,omitempty" jsonschema:"any JSON value; a string is used as plain text"`
-	IsError    bool            `json:"is_error,omitempty"`
-	Results    []OneResult     `json:"results,omitempty" jsonschema:"several results instead of one; all are accepted or none"`
-}
-
-// OneResult is one of several results.
-type OneResult struct {
-	ToolCallID string          `json:"tool_call_id"`
-	Body       json.RawMessage `json:"body"`
-	IsError    bool            `json:"is_error,omitempty"`
-}
-
-func (c *call) toolResults(b ToolResult) (service.Run, error) {
+func (c *call) toolResults(b api.ToolResult) (service.Run, error) {
 	id, err := c.id("run_")
 	if err != nil {
 		return service.Run{}, err
@@ -158,7 +106,7 @@ func (c *call) toolResults(b ToolResult) (service.Run, error) {
 
 // giveEarly is giveResults of a client that answers a call as soon as it hears of it: the run may still be
 // busy with others.
-func (c *call) giveEarly(run string, b ToolResult) (service.Run, error) {
+func (c *call) giveEarly(run string, b api.ToolResult) (service.Run, error) {
 	found, err := c.Service.FindRun(c, c.who, run)
 	if err != nil {
 		return service.Run{}, err
@@ -176,12 +124,12 @@ func (s *Server) giving(run toolcrib.RunID) (done func()) {
 	return mu.Unlock
 }
 
-func (c *call) giveResults(run string, b ToolResult) (service.Run, error) {
+func (c *call) giveResults(run string, b api.ToolResult) (service.Run, error) {
 	if (len(b.Results) > 0) == (b.ToolCallID != "") {
 		return service.Run{}, bad("give either tool_call_id and body, or results")
 	}
 	if b.ToolCallID != "" {
-		b.Results = []OneResult{{b.ToolCallID, b.Body, b.IsError}}
+		b.Results = []api.OneResult{{ToolCallID: b.ToolCallID, Body: b.Body, IsError: b.IsError}}
 	}
 	results := make([]service.ClientResult, len(b.Results))
 	for i, r := range b.Results {
@@ -191,12 +139,7 @@ func (c *call) giveResults(run string, b ToolResult) (service.Run, error) {
 	return c.pool.GiveResults(c.staying(), c.who, run, results)
 }
 
-// Said is a message to a run.
-type Said struct {
-	Text string `json:"text" jsonschema:"what the model reads before its next reply"`
-}
-
-func (c *call) sayToRun(b Said) (service.Run, error) {
+func (c *call) sayToRun(b api.Said) (service.Run, error) {
 	id, err := c.id("run_")
 	if err != nil {
 		return service.Run{}, err

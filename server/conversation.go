@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -22,12 +23,7 @@ func conversationRoutes() []route {
 	}
 }
 
-// WrittenList are the files that a run wrote and that are not as they were before.
-type WrittenList struct {
-	Files []service.Undo `json:"files"`
-}
-
-func (c *call) written(run toolcrib.RunID) (out WrittenList, err error) {
+func (c *call) written(run toolcrib.RunID) (out api.WrittenList, err error) {
 	own, err := c.Service.OwnWorkspace(c.who)
 	if err == nil {
 		out.Files, err = c.Service.Undoable(c, c.who, run, own)
@@ -35,13 +31,7 @@ func (c *call) written(run toolcrib.RunID) (out WrittenList, err error) {
 	return out, err
 }
 
-// RemoveMadeRequest names a file that a run made.
-type RemoveMadeRequest struct {
-	Path string         `json:"path"`
-	By   toolcrib.RunID `json:"by" jsonschema:"the run of one call that has just emptied it"`
-}
-
-func (c *call) removeMade(b RemoveMadeRequest) (service.Run, error) {
+func (c *call) removeMade(b api.RemoveMadeRequest) (service.Run, error) {
 	run, err := c.run()
 	if err == nil {
 		err = c.Service.RemoveMade(c, c.who, run.ID, b.Path, b.By)
@@ -49,12 +39,7 @@ func (c *call) removeMade(b RemoveMadeRequest) (service.Run, error) {
 	return run, err
 }
 
-// MCPPromptList are the prompts of MCP servers, as they were reviewed.
-type MCPPromptList struct {
-	Prompts []service.MCPPrompt `json:"prompts"`
-}
-
-func (c *call) mcpPrompts() (out MCPPromptList, err error) {
+func (c *call) mcpPrompts() (out api.MCPPromptList, err error) {
 	if err = c.readsMCP(); err != nil {
 		return out, err
 	}
@@ -65,43 +50,26 @@ func (c *call) mcpPrompts() (out MCPPromptList, err error) {
 			may[p.Server] = c.Service.MayReadMCP(c, c.who, p.Server, false) == nil
 		}
 	}
-	refused := func(p service.MCPPrompt) bool { return !may[p.Server] }
-	out.Prompts = append([]service.MCPPrompt{}, slices.DeleteFunc(out.Prompts, refused)...)
+	refused := func(p api.MCPPrompt) bool { return !may[p.Server] }
+	out.Prompts = append([]api.MCPPrompt{}, slices.DeleteFunc(out.Prompts, refused)...)
 	return out, err
 }
 
-// MCPPromptRequest asks for a prompt as the list has it.
-type MCPPromptRequest struct {
-	Prompt    service.MCPPrompt `json:"prompt"`
-	Arguments map[string]string `json:"arguments,omitempty"`
-}
-
-// MCPContent is what an MCP server gave, to go with the prompt of a run.
-type MCPContent struct {
-	Text  string   `json:"text,omitempty"`
-	Files []File   `json:"files,omitempty"`
-	Taint []string `json:"taint,omitempty" jsonschema:"the untrusted data that is in it, for taint of the run"`
-}
-
-func (c *call) mcpPrompt(b MCPPromptRequest) (MCPContent, error) {
+func (c *call) mcpPrompt(b api.MCPPromptRequest) (api.MCPContent, error) {
 	return c.ofMCP(b.Prompt.Server, false, func() (service.MCPRead, error) {
 		return c.Service.MCPPrompt(c, c.who, b.Prompt, b.Arguments)
 	})
 }
 
-// MCPResourceRequest names a resource of an MCP server.
-type MCPResourceRequest struct {
-	Server string `json:"server"`
-	URI    string `json:"uri"`
-}
-
-func (c *call) mcpResource(b MCPResourceRequest) (MCPContent, error) {
+func (c *call) mcpResource(b api.MCPResourceRequest) (api.MCPContent, error) {
 	return c.ofMCP(b.Server, true, func() (service.MCPRead, error) {
 		return c.Service.MCPResource(c, c.who, b.Server, b.URI)
 	})
 }
 
-func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead, error)) (out MCPContent, err error) {
+func (c *call) ofMCP(
+	server string, resources bool, read func() (service.MCPRead, error),
+) (out api.MCPContent, err error) {
 	if err = c.readsMCP(); err == nil {
 		err = c.Service.MayReadMCP(c, c.who, server, resources)
 	}
@@ -114,7 +82,7 @@ func (c *call) ofMCP(server string, resources bool, read func() (service.MCPRead
 	}
 	out.Text, out.Taint = got.Text, got.Taint
 	for _, f := range got.Files {
-		out.Files = append(out.Files, File{Name: f.Name, Data: f.Data})
+		out.Files = append(out.Files, api.File{Name: f.Name, Data: f.Data})
 	}
 	return out, err
 }

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/npmtest"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -156,7 +156,7 @@ func (h *house) example(token, node, file string) map[string]exampleStep {
 // conversation; and if the tool is "", what the user has said.
 func (h *house) results(token, agent, tool string) (all []string) {
 	h.t.Helper()
-	var runs server.RunList
+	var runs api.RunList
 	h.want(200, &runs, "GET", "/api/runs?status=completed&agent="+agent, token, "")
 	for _, listed := range runs.Runs {
 		var run struct{ Messages []toolcrib.Message }

@@ -29,6 +29,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -178,7 +179,7 @@ func TestTwoUsers_Named(t *testing.T) {
 		}
 	}
 	// What they have begun under these names is theirs, and has nothing of hers; hers is as it was.
-	var list server.RunList
+	var list api.RunList
 	h.want(200, &list, "GET", "/api/runs?limit=100", bob, "")
 	for _, r := range list.Runs {
 		if _, _, data := h.ask("GET", "/api/runs/"+string(r.ID)+"/messages", bob, ""); leaks(data, hidden) != "" {

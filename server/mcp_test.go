@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -384,7 +385,7 @@ func TestMCP_Closed(t *testing.T) {
 				data, err := io.ReadAll(res.Body)
 				left <- fmt.Sprintf("%d %s %v", res.StatusCode, data, err)
 			}()
-			runs := func() (page server.RunList) {
+			runs := func() (page api.RunList) {
 				h.want(200, &page, "GET", "/api/runs", ann, "")
 				return page
 			}
@@ -486,7 +487,7 @@ func TestMCP_Restart(t *testing.T) {
 				}
 				failed <- err
 			}()
-			var page server.RunList
+			var page api.RunList
 			h.eventually("it has begun", func() bool {
 				h.want(200, &page, "GET", "/api/runs", ann, "")
 				return len(page.Runs) == 2

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -19,7 +20,7 @@ func nouns() []route {
 	group := param{"group", kindText, "only tools of this group"}
 	called := send(http.MethodPost, "/api/tools/call", "One call of a tool, without a model (llm.tools.call@1.0)",
 		(*call).callTool, onceParam)
-	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[ToolCalled]()
+	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[api.ToolCalled]()
 	return []route{
 		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
 		get("/api/approvals/{id}", "An approval, pending or decided", (*call).approval),
@@ -48,9 +49,9 @@ func nouns() []route {
 			agents, err := c.Service.Agents(c, c.who)
 			return AgentList{agents}, err
 		}),
-		get("/api/models", "The models that a run may name", func(c *call) (ModelList, error) {
+		get("/api/models", "The models that a run may name", func(c *call) (api.ModelList, error) {
 			models, err := c.Service.Models(c.who, c.text("provider"), !c.yes("known"))
-			return ModelList{models}, err
+			return api.ModelList{Models: models}, err
 		}, param{"provider", kindText, "only of this provider"},
 			param{"known", kindSwitch, "also those that are known of these providers"}),
 		get("/api/skills", "Skills, and whether they can be used", (*call).listSkills),
@@ -71,9 +72,6 @@ func nouns() []route {
 
 // The lists of the service as JSON objects, so that something may be added to them.
 type (
-	ApprovalList struct {
-		Approvals []*service.Approval `json:"approvals"`
-	}
 	RememberedList struct {
 		Remembered []store.Remembered `json:"remembered"`
 	}
@@ -83,35 +81,16 @@ type (
 	AgentList struct {
 		Agents []service.Agent `json:"agents"`
 	}
-	ModelList struct {
-		Models []service.Model `json:"models"`
-	}
-	SkillList struct {
-		Skills []Skill `json:"skills"`
-	}
 )
 
-// Skill is a skill, without the folder that it lies in.
-type Skill struct {
-	Name         string   `json:"name"`
-	Description  string   `json:"description,omitempty"`
-	AllowedTools []string `json:"allowed_tools" jsonschema:"null if the skill restricts nothing"`
-	State        string   `json:"state"`
-	Reason       string   `json:"reason,omitempty" jsonschema:"why it cannot be used"`
-	Hash         string   `json:"hash,omitempty" jsonschema:"of all its files; absent if it cannot be read"`
+func skillOf(k *service.Skill) api.Skill {
+	return api.Skill{
+		Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, State: k.State, Reason: k.Reason,
+		Hash: k.Hash,
+	}
 }
 
-// ShownSkill is a skill with its text.
-type ShownSkill struct {
-	Skill
-	Text string `json:"text" jsonschema:"empty for access tokens, and if the skill cannot be used, except for administrators"`
-}
-
-func skillOf(k *service.Skill) Skill {
-	return Skill{k.Name, k.Description, k.AllowedTools, k.State, k.Reason, k.Hash}
-}
-
-func (c *call) showSkill() (out ShownSkill, err error) {
+func (c *call) showSkill() (out api.ShownSkill, err error) {
 	all, err := c.Service.Skills()
 	if err != nil {
 		return out, err
@@ -127,16 +106,31 @@ func (c *call) showSkill() (out ShownSkill, err error) {
 	return out, nil
 }
 
-func (c *call) listApprovals() (ApprovalList, error) {
+func (c *call) listApprovals() (out api.ApprovalList, err error) {
+	var all []*service.Approval
 	if name := c.text("id"); name != "" {
-		v, err := c.Service.Approval(c, c.who, name)
-		return ApprovalList{[]*service.Approval{v}}, err
+		all = make([]*service.Approval, 1)
+		all[0], err = c.Service.Approval(c, c.who, name)
+	} else {
+		all, err = c.Service.Approvals(c, c.who)
 	}
-	approvals, err := c.Service.Approvals(c, c.who)
-	return ApprovalList{approvals}, err
+	if err != nil {
+		return out, err
+	}
+	out.Approvals = make([]*api.Approval, len(all))
+	for i, v := range all {
+		out.Approvals[i] = &v.Approval
+	}
+	return out, nil
 }
 
-func (c *call) approval() (*service.Approval, error) { return c.approvalOf(c.r.PathValue("id")) }
+func (c *call) approval() (*api.Approval, error) {
+	v, err := c.approvalOf(c.r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return &v.Approval, nil
+}
 
 func (c *call) approvalOf(id string) (*service.Approval, error) {
 	id, err := whole("apr_", id)
@@ -152,32 +146,12 @@ type Revoked struct {
 	Changed bool `json:"changed" jsonschema:"false if it was revoked already"`
 }
 
-// DecisionRequest is a person's decision about an approval.
-type DecisionRequest struct {
-	Decision string                `json:"decision,omitempty" jsonschema:"for all calls: approve, deny, retry, happened or not_happened"`
-	Digest   string                `json:"digest" jsonschema:"the digest of the approval that the person was shown"`
-	Calls    map[string]CallChoice `json:"calls,omitempty" jsonschema:"decisions by call ID; without a decision for all, other calls stay pending"`
-	Reason   string                `json:"reason,omitempty"`
-	Remember string                `json:"remember,omitempty" jsonschema:"run, session or user: also approve later calls like these"`
-
-	RememberCalls string          `json:"remember_calls,omitempty" jsonschema:"which calls are like these; default: as narrow as is of use"`
-	Check         bool            `json:"check,omitempty" jsonschema:"only say whether the decision would be taken; the digest may be missing"`
-	Answer        json.RawMessage `json:"answer,omitempty" jsonschema:"the answer to a question of the model"`
-}
-
-// CallChoice is a decision about one call.
-type CallChoice struct {
-	Decision  string          `json:"decision,omitempty" jsonschema:"default: that for all calls"`
-	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"replace the model's"`
-	Result    json.RawMessage `json:"result,omitempty" jsonschema:"with happened: the result"`
-}
-
 // decide writes a decision down. Its run continues if nothing else is open.
-func (c *call) decide(b DecisionRequest) (service.Decided, error) {
+func (c *call) decide(b api.DecisionRequest) (api.Decided, error) {
 	return c.decideOn(c.r.PathValue("id"), b)
 }
 
-func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err error) {
+func (c *call) decideOn(id string, b api.DecisionRequest) (out api.Decided, err error) {
 	v, err := c.approvalOf(id)
 	if err != nil {
 		return out, err
@@ -223,7 +197,7 @@ func (c *call) decideOn(id string, b DecisionRequest) (out service.Decided, err 
 		d.Word = journal.CallDecision{}
 	}
 	if b.Check {
-		return service.Decided{
+		return api.Decided{
 			ID: v.ID, Run: v.Run, Decision: d.Word.Decision, Calls: []string{}, Open: v.Open(), Status: v.RunStatus(),
 		}, c.Service.Check(c, c.who, v, d)
 	}
@@ -248,13 +222,8 @@ func (c *call) listTools() (ToolList, error) {
 	return list, err
 }
 
-// Switch is what an administrator wants of a tool, or of a group.
-type Switch struct {
-	Enabled bool `json:"enabled"`
-}
-
 // switchTool switches what the path names on or off, or resets it.
-func (c *call) switchTool(b Switch) (service.Switched, error) {
+func (c *call) switchTool(b api.Switch) (service.Switched, error) {
 	q := service.SwitchRequest{Enabled: b.Enabled, Reset: c.r.Method == http.MethodDelete, Tool: c.r.PathValue("name")}
 	if strings.HasPrefix(c.r.URL.Path, "/api/tool-groups/") {
 		q.Tool, q.Group = "", q.Tool
@@ -262,24 +231,9 @@ func (c *call) switchTool(b Switch) (service.Switched, error) {
 	return c.Service.SwitchTool(c, c.who, q)
 }
 
-func (c *call) resetTool(nothing) (service.Switched, error) { return c.switchTool(Switch{}) }
+func (c *call) resetTool(nothing) (service.Switched, error) { return c.switchTool(api.Switch{}) }
 
-// ExplainRequest asks why tools are or are not offered to a run that could begin now.
-type ExplainRequest struct {
-	Tool   string   `json:"tool,omitempty" jsonschema:"default: all"`
-	Agent  string   `json:"agent,omitempty"`
-	User   string   `json:"user,omitempty" jsonschema:"another user, for administrators"`
-	Tools  []string `json:"tools,omitzero"`
-	Skills []string `json:"skills,omitempty"`
-
-	ReadOnly  bool            `json:"read_only,omitempty"`
-	Approve   string          `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
-	Run       string          `json:"run,omitempty" jsonschema:"the ID of a stored run instead of one that could begin now"`
-	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"of a call of the tool, which is judged, too"`
-	Tainted   []string        `json:"tainted,omitempty" jsonschema:"untrusted data that the run would have read before that call"`
-}
-
-func (c *call) explain(b ExplainRequest) (out service.Explained, err error) {
+func (c *call) explain(b api.ExplainRequest) (out service.Explained, err error) {
 	who := c.who
 	if b.User != "" && b.User != who.User {
 		by, err := env.Administrator(who)
@@ -311,35 +265,9 @@ func (c *call) explain(b ExplainRequest) (out service.Explained, err error) {
 	return c.Service.Explain(c, who, q)
 }
 
-// ToolCallRequest asks for one call, in the words of the capability llm.tools.call@1.0.
-type ToolCallRequest struct {
-	CallID string          `json:"tool_call_id,omitempty" jsonschema:"the client's ID of the call"`
-	Target string          `json:"target_capability" jsonschema:"the name of a tool"`
-	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"the arguments, an object"`
-	Agent  string          `json:"agent,omitempty" jsonschema:"the agent whose policy applies; default: default"`
-
-	Tools     []string `json:"tools,omitzero" jsonschema:"only these of the agent's tools; null = all"`
-	Skills    []string `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
-	ReadOnly  bool     `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
-	SessionID string   `json:"session_id,omitempty" jsonschema:"the session beside which the call is made: an ID, or a name"`
-	Approve   string   `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
-	Detach    bool     `json:"detach,omitempty" jsonschema:"answer as soon as its run has begun"`
-}
-
-// ToolCalled is what became of it.
-type ToolCalled struct {
-	CallID  string                `json:"tool_call_id,omitempty"`
-	Run     toolcrib.RunID        `json:"run_id"`
-	Status  toolcrib.ResultStatus `json:"status" jsonschema:"empty until the call has a result"`
-	IsError bool                  `json:"is_error"`
-	Content string                `json:"content"`
-	Reason  toolcrib.Reason       `json:"reason,omitempty"`
-	Pending *service.Pending      `json:"pending,omitempty" jsonschema:"what it waits for"`
-}
-
 // callTool makes a call. One whose arguments do not fit the tool is an error of the
 // request: the tool was not called.
-func (c *call) callTool(b ToolCallRequest) (any, error) {
+func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 	if b.Body == nil {
 		b.Body = json.RawMessage("{}")
 	}
@@ -360,7 +288,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	drive, err := c.startTold(r)
 	if err == nil && b.Detach {
 		c.wrote = true
-		c.Server.answer(c.w, http.StatusAccepted, ToolCalled{CallID: b.CallID, Run: drive.ID()})
+		c.Server.answer(c.w, http.StatusAccepted, api.ToolCalled{CallID: b.CallID, Run: drive.ID()})
 		return nil, nil
 	}
 	if err != nil {
@@ -370,7 +298,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := ToolCalled{CallID: b.CallID, Run: run.ID, Pending: run.Pending}
+	out := api.ToolCalled{CallID: b.CallID, Run: run.ID, Pending: run.Pending}
 	for _, t := range run.Trace {
 		out.Status, out.IsError, out.Content, out.Reason = t.Status, t.IsError, t.Result, t.Reason
 	}
@@ -393,15 +321,7 @@ func (c *call) callTool(b ToolCallRequest) (any, error) {
 	return out, nil
 }
 
-// OtherCallRequest is a call that another agent is about to make.
-type OtherCallRequest struct {
-	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Cwd       string          `json:"cwd,omitempty" jsonschema:"the working directory of the call; default: the user's own folder; others are for administrators"`
-	Session   string          `json:"session,omitempty"`
-}
-
-func (c *call) decideOther(b OtherCallRequest) (out service.OtherDecided, err error) {
+func (c *call) decideOther(b api.OtherCallRequest) (out api.OtherDecided, err error) {
 	own, err := c.Service.OwnWorkspace(c.who)
 	if err != nil {
 		return out, err
@@ -419,12 +339,12 @@ func (c *call) decideOther(b OtherCallRequest) (out service.OtherDecided, err er
 	})
 }
 
-func (c *call) listSkills() (SkillList, error) {
+func (c *call) listSkills() (api.SkillList, error) {
 	all, err := c.Service.Skills()
 	if err != nil {
-		return SkillList{}, err
+		return api.SkillList{}, err
 	}
-	list := SkillList{Skills: []Skill{}}
+	list := api.SkillList{Skills: []api.Skill{}}
 	for _, k := range all.All {
 		list.Skills = append(list.Skills, skillOf(&k))
 	}
@@ -461,23 +381,9 @@ func (c *call) audit() (store.AuditPage, error) {
 	return c.Service.Audit(c, c.who, f, c.text("run"))
 }
 
-// Me is who asks.
-type Me struct {
-	User   string   `json:"user"`
-	Admin  bool     `json:"admin"`
-	Roles  []string `json:"roles,omitempty"`
-	Groups []string `json:"groups,omitempty"`
-	Grants []string `json:"grants" jsonschema:"null = no restriction"`
-	Token  string   `json:"token_id,omitempty" jsonschema:"of a token with a scope"`
-	// FourEyes is approvals.four_eyes of the configuration.
-	FourEyes bool `json:"four_eyes,omitempty" jsonschema:"another person approves what your runs ask about"`
-	// NoSandbox is why commands of exec_shell have no sandbox, for administrators.
-	NoSandbox string `json:"no_sandbox,omitempty" jsonschema:"why commands run without a sandbox; for administrators"`
-}
-
-func (c *call) me() (Me, error) {
+func (c *call) me() (api.Me, error) {
 	w := &c.who
-	me := Me{
+	me := api.Me{
 		User: w.User, Admin: w.Admin, Roles: w.Roles, Groups: w.Groups, Grants: w.Grants, Token: w.Token,
 		FourEyes: c.Service.Env.Config.Approvals.FourEyes,
 	}

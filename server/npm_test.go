@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/npmtest"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -128,7 +128,7 @@ func TestV1_OfficialClients(t *testing.T) {
 				t.Errorf("%s", out)
 			}
 			// What a retry has begun is one run, and the client's calls were carried out.
-			var runs server.RunList
+			var runs api.RunList
 			h.want(200, &runs, "GET", "/api/runs?agent=slow", token, "")
 			want := len(all)
 			if client == "ai" || client == "langchain" { // whose own retries do not say that they are some

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
@@ -33,7 +34,7 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	reflect.TypeFor[int64]():           {Type: "integer", Format: "int64"},
 	reflect.TypeFor[float64]():         {Type: "number", Format: "double"},
-	reflect.TypeFor[ToolChoice](): {AnyOf: []*jsonschema.Schema{
+	reflect.TypeFor[api.ToolChoice](): {AnyOf: []*jsonschema.Schema{
 		{Type: "string", Enum: []any{toolcrib.ChoiceAuto, toolcrib.ChoiceNone, toolcrib.ChoiceRequired}},
 		{
 			Type: "object", Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}}, Required: []string{"name"},
@@ -195,6 +196,9 @@ func (m *manual) refer(t reflect.Type) (ref jsonschema.Schema, err error) {
 	if name == "" {
 		if name = component(t); m.schemas[name] != nil { // of another package
 			pkg := path.Base(t.PkgPath())
+			if t.PkgPath() == reflect.TypeFor[api.Run]().PkgPath() {
+				pkg = "server" // its name in generated clients
+			}
 			name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
 		}
 		m.names[t], m.schemas[name] = name, &jsonschema.Schema{}
@@ -376,7 +380,7 @@ var samples = []journal.Frame{
 	{Event: string(journal.KindPaused), Data: journal.Paused{}},
 	{Event: string(journal.KindDone), Data: journal.DoneView{}},
 	{Event: string(journal.KindError), Data: journal.ErrorView{}},
-	{Event: closedEvent, Data: Failure{}},
+	{Event: closedEvent, Data: api.Failure{}},
 }
 
 // events adds the schemas of the data of events, each under the name of its event.
@@ -428,7 +432,7 @@ func (r *route) fails() []int {
 
 // failure refers to an answer that is an error.
 func (m *manual) failure(status int, openAI bool) (object, error) {
-	name, of := strings.ReplaceAll(http.StatusText(status), " ", ""), reflect.TypeFor[Failure]()
+	name, of := strings.ReplaceAll(http.StatusText(status), " ", ""), reflect.TypeFor[api.Failure]()
 	if openAI {
 		name, of = "V1"+name, reflect.TypeFor[openai.ErrorBody]()
 	}

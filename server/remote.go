@@ -2,12 +2,12 @@ package server
 
 import (
 	"net/http"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -24,65 +24,35 @@ func approveOf(word string) (agent.Approve, error) {
 	return "", bad("approve: must be none, all or deny")
 }
 
-// File is a file that goes with a prompt.
-type File struct {
-	Name string `json:"name"`
-	Data []byte `json:"data" jsonschema:"in base64"`
-}
-
 // maxFiles is how many files go with a prompt.
 const maxFiles = 16
 
-func filesOf(list []File) (files []service.Attachment, err error) {
+func filesOf(list []api.File) (files []service.Attachment, err error) {
 	if len(list) > maxFiles {
 		return nil, bad("files: at most %d go with a prompt", maxFiles)
 	}
 	for _, f := range list {
-		media := MediaType(f.Data)
-		if media == "" || len(f.Data) > toolcrib.MaxFileBytes {
+		kind := media.Type(f.Data)
+		if kind == "" || len(f.Data) > toolcrib.MaxFileBytes {
 			return nil, bad("files: %q must be an image (PNG, JPEG, GIF, WebP), a PDF document or a text of at most %d bytes",
 				f.Name, toolcrib.MaxFileBytes)
 		}
-		files = append(files, service.Attachment{MediaType: media, Name: f.Name, Data: f.Data})
+		files = append(files, service.Attachment{MediaType: kind, Name: f.Name, Data: f.Data})
 	}
 	return files, nil
 }
 
-// MediaType tells by its content what a file is that a model may take; "" if none takes it. The
-// name is not believed.
-func MediaType(data []byte) string {
-	media, _, _ := strings.Cut(http.DetectContentType(data), ";")
-	switch media {
-	case "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf":
-		return media
-	}
-	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
-		return "text/plain"
-	}
-	return ""
-}
-
-// Transcript is what was said in a run, with the history that it began with.
-type Transcript struct {
-	Messages []toolcrib.Message `json:"messages"`
-}
-
-func (c *call) transcript(run toolcrib.RunID) (out Transcript, err error) {
+func (c *call) transcript(run toolcrib.RunID) (out api.Transcript, err error) {
 	out.Messages, err = c.Service.Transcript(c, c.who, string(run))
 	return out, err
 }
 
-// CheckedList is what was found out about a run, and whether it holds.
-type CheckedList struct {
-	Checked []service.Checked `json:"checked"`
-}
-
-func (c *call) verifyRun(run toolcrib.RunID) (out CheckedList, err error) {
+func (c *call) verifyRun(run toolcrib.RunID) (out api.CheckedList, err error) {
 	out.Checked, err = c.Service.Verify(c, c.who, string(run), nil)
 	return out, err
 }
 
-func (c *call) replayRun(run toolcrib.RunID) (out CheckedList, err error) {
+func (c *call) replayRun(run toolcrib.RunID) (out api.CheckedList, err error) {
 	out.Checked, err = c.Service.Replay(c, c.who, string(run))
 	return out, err
 }

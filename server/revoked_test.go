@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -278,7 +279,7 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	there := other.token("boss", signIn)
 	other.want(200, &run, "POST", "/api/runs", there, `{"agent":"slow","input":"Talk."}`)
 	_, _, export := other.ask("GET", "/api/runs/"+string(run.ID)+"/export", there, "")
-	text, _ := json.Marshal(server.ImportRequest{Export: string(export)})
+	text, _ := json.Marshal(api.ImportRequest{Export: string(export)})
 	h.want(200, nil, "POST", "/api/runs/import", boss, string(text))
 	if _, err := h.service.SwitchTool(t.Context(), root, service.SwitchRequest{Group: "files", Reset: true}); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -18,52 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// RunRequest asks for a run.
-type RunRequest struct {
-	Agent       string       `json:"agent,omitempty" jsonschema:"an agent of the configuration; default: default"`
-	Input       string       `json:"input,omitempty" jsonschema:"what the run is to do"`
-	Messages    []Message    `json:"messages,omitempty" jsonschema:"a transcript instead of input; it must end with a user message or with tool results"`
-	ClientTools []ClientTool `json:"client_tools,omitempty" jsonschema:"tools that the client runs"`
-	Tools       []string     `json:"tools,omitzero" jsonschema:"only these of the agent's tools, names or globs; null = all, [] = none"`
-	Skills      []string     `json:"skills,omitempty" jsonschema:"in addition to the agent's"`
-	ToolChoice  *ToolChoice  `json:"tool_choice,omitempty" jsonschema:"auto, none, required or {name: TOOL}"`
-	Limits      *Limits      `json:"limits,omitempty" jsonschema:"the smaller of these and the agent's limits apply"`
-	ReadOnly    bool         `json:"read_only,omitempty" jsonschema:"refuse calls that write"`
-	SessionID   string       `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
-	Detach      bool         `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
-	Model       string       `json:"model,omitempty" jsonschema:"instead of the agent's: a name of the configuration, or PROVIDER/MODEL"`
-	Continue    bool         `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
-	Files       []File       `json:"files,omitempty" jsonschema:"go with input: images, PDF documents and texts"`
-	Taint       []string     `json:"taint,omitempty" jsonschema:"sources of untrusted data that is in input or files"`
-	Again       bool         `json:"again,omitempty" jsonschema:"send the last message of the session once more, as if there had been no answer; without input"`
-	Compact     bool         `json:"compact,omitempty" jsonschema:"only condense what was said in the session; without input"`
-	Approve     string       `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval: none (the run waits; default), all or deny"`
-}
-
-// ToolChoice is a [toolcrib.ToolChoice] as requests have it: a mode, or {"name": TOOL}.
-type ToolChoice toolcrib.ToolChoice
-
-// MarshalJSON implements [json.Marshaler].
-func (t ToolChoice) MarshalJSON() ([]byte, error) {
-	if t.Mode == toolcrib.ChoiceName {
-		return json.Marshal(map[string]string{"name": t.Name})
-	}
-	return json.Marshal(t.Mode)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (t *ToolChoice) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' {
-		return json.Unmarshal(data, &t.Mode)
-	}
-	var named struct{ Name string }
-	err := json.Unmarshal(data, &named)
-	t.Mode, t.Name = toolcrib.ChoiceName, named.Name
-	return err
-}
-
 // request is the run that the body asks for, in the caller's workspace.
-func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
+func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
 		Again: b.Again, Compact: b.Compact, Taint: b.Taint,
@@ -101,7 +57,7 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 	case (b.Again || b.Compact) && b.SessionID == "" && !b.Continue:
 		return r, bad("again, compact: are about a session; name it in session_id")
 	}
-	if r.Limits, err = b.Limits.limits(); err != nil {
+	if r.Limits, err = limitsOf(b.Limits); err != nil {
 		return r, err
 	}
 	if r.Messages, err = transcript(b.Messages); err != nil {
@@ -117,7 +73,7 @@ func (c *call) request(b *RunRequest) (r service.StartRequest, err error) {
 }
 
 // startRun starts the run that a request asks for.
-func (c *call) startRun(b RunRequest) (any, error) {
+func (c *call) startRun(b api.RunRequest) (any, error) {
 	r, err := c.request(&b)
 	if err != nil {
 		return nil, err
@@ -264,16 +220,10 @@ func (c *call) events(f service.Follow) error {
 	return nil
 }
 
-// RunList is a page of runs.
-type RunList struct {
-	Runs []service.Run `json:"runs"`
-	Next string        `json:"next,omitempty" jsonschema:"the cursor of the next page; absent on the last page"`
-}
-
-func (c *call) listRuns() (RunList, error) {
+func (c *call) listRuns() (api.RunList, error) {
 	if name := c.text("id"); name != "" {
 		run, err := c.Service.FindRun(c, c.who, name)
-		return RunList{Runs: []service.Run{run}}, err
+		return api.RunList{Runs: []service.Run{run}}, err
 	}
 	runs, next, err := c.Service.Runs(c, c.who, service.RunsQuery{
 		Filter: store.Filter{
@@ -283,7 +233,7 @@ func (c *call) listRuns() (RunList, error) {
 		},
 		Words: c.words("status"), Prompts: c.yes("prompts"),
 	})
-	return RunList{Runs: runs, Next: next}, err
+	return api.RunList{Runs: runs, Next: next}, err
 }
 
 func (c *call) showRun() (service.Run, error) {
@@ -324,19 +274,7 @@ func (c *call) cancelRun(nothing) (service.Run, error) {
 	return c.pool.Cancel(c, c.who, id)
 }
 
-// ResumeRequest continues a run.
-type ResumeRequest struct {
-	Message       string  `json:"message,omitempty" jsonschema:"a message that the model reads before it continues"`
-	Model         string  `json:"model,omitempty" jsonschema:"the model to continue with; default: the run's own"`
-	AddIterations int     `json:"add_iterations,omitempty"`
-	AddCost       float64 `json:"add_cost_usd,omitempty"`
-	AddTokens     int64   `json:"add_tokens,omitempty"`
-	AddRequests   int     `json:"add_requests,omitempty"`
-	Detach        bool    `json:"detach,omitempty" jsonschema:"answer as soon as the run continues"`
-	Approve       string  `json:"approve,omitempty" jsonschema:"what becomes of calls that need an approval until the run waits or ends: all or deny; default: as the run was started"`
-}
-
-func (c *call) resumeRun(b ResumeRequest) (any, error) {
+func (c *call) resumeRun(b api.ResumeRequest) (any, error) {
 	if b.AddIterations < 0 || b.AddCost < 0 || b.AddCost > service.MaxAddedCost || b.AddTokens < 0 || b.AddRequests < 0 {
 		return nil, bad("add_iterations, add_cost_usd, add_tokens, add_requests: must be 0 or more, add_cost_usd at most %.0f",
 			service.MaxAddedCost)
@@ -362,16 +300,7 @@ func (c *call) resumeRun(b ResumeRequest) (any, error) {
 	})
 }
 
-// ForkRequest starts a new run from a round of another one.
-type ForkRequest struct {
-	Round  *int   `json:"round,omitempty" jsonschema:"the round to start before, counted from 1; default: the last"`
-	Input  string `json:"input,omitempty" jsonschema:"the next message"`
-	Detach bool   `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
-
-	Approve string `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
-}
-
-func (c *call) forkRun(b ForkRequest) (any, error) {
+func (c *call) forkRun(b api.ForkRequest) (any, error) {
 	round := 0
 	if b.Round != nil {
 		if round = *b.Round; round < 1 {

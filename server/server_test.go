@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
@@ -192,24 +193,24 @@ func TestRuns(t *testing.T) {
 	}
 	h.want(200, &run, "POST", "/api/runs/"+string(run.ID)+"/cancel", ann, "")
 
-	var page server.RunList
+	var page api.RunList
 	h.want(200, &page, "GET", "/api/runs?limit=3", ann, "")
 	if len(page.Runs) != 3 || page.Next == "" || page.Runs[0].ID != run.ID {
 		t.Fatalf("%+v", page)
 	}
 	next := page.Next
-	page = server.RunList{}
+	page = api.RunList{}
 	h.want(200, &page, "GET", "/api/runs?limit=3&cursor="+next, ann, "")
 	if len(page.Runs) != 1 || page.Next != "" {
 		t.Errorf("the second page: %+v", page)
 	}
-	page = server.RunList{}
+	page = api.RunList{}
 	h.want(200, &page, "GET", "/api/runs?status=parked&agent=default", ann, "")
 	if len(page.Runs) != 1 {
 		t.Errorf("parked: %+v", page)
 	}
 	for _, path := range []string{"/api/runs", "/api/runs?user=ann"} {
-		page = server.RunList{}
+		page = api.RunList{}
 		h.want(200, &page, "GET", path, bob, "")
 		if len(page.Runs) != 0 {
 			t.Errorf("bob sees %+v", page)
@@ -250,7 +251,7 @@ func TestApprovals(t *testing.T) {
 		})
 	}
 	run, path := begin()
-	var list server.ApprovalList
+	var list api.ApprovalList
 	h.want(200, &list, "GET", "/api/approvals", ann, "")
 	if len(list.Approvals) != 1 || list.Approvals[0].Run != run.ID {
 		t.Fatalf("%+v", list)
@@ -267,7 +268,7 @@ func TestApprovals(t *testing.T) {
 	h.want(400, nil, "POST", path, ann, `{"digest":"x","calls":{"call_1":{}}}`)
 	h.want(409, nil, "POST", path, ann, `{"decision":"approve","digest":"stale"}`)
 	h.want(404, nil, "POST", path, bob, yes)
-	var decided service.Decided
+	var decided api.Decided
 	h.want(200, &decided, "POST", path, ann, yes)
 	if decided.By != "ann" || len(decided.Open) != 0 {
 		t.Errorf("%+v", decided)
@@ -355,7 +356,7 @@ func TestNouns(t *testing.T) {
 	h.want(200, nil, "PUT", "/api/tool-groups/"+tool.Group, boss, `{"enabled":true}`)
 	h.want(200, nil, "DELETE", "/api/tool-groups/"+tool.Group+"/override", boss, "")
 
-	var called server.ToolCalled
+	var called api.ToolCalled
 	h.want(200, &called, "POST", "/api/tools/call", ann,
 		`{"tool_call_id":"c1","target_capability":"list_directory","target_body":{"path":"."}}`)
 	if called.CallID != "c1" || called.Status != "ok" || called.Content != `{"entries":[]}` {
@@ -366,14 +367,14 @@ func TestNouns(t *testing.T) {
 	if called.Pending == nil {
 		t.Errorf("%+v", called)
 	}
-	var f server.Failure
+	var f api.Failure
 	h.want(400, &f, "POST", "/api/tools/call", ann, `{"target_capability":"read_file","target_body":{"path":7}}`)
 	if !strings.HasPrefix(f.Message, "target_body: invalid_arguments: /path: expected string, got number 7 (run run_") {
 		t.Errorf("%+v", f)
 	}
 	h.want(400, nil, "POST", "/api/tools/call", ann, `{"target_capability":"no_such_tool"}`)
 	list, key := `{"target_capability":"list_directory"}`, []string{"Idempotency-Key", "once"}
-	var again server.ToolCalled
+	var again api.ToolCalled
 	h.want(200, &called, "POST", "/api/tools/call", ann, list, key...)
 	h.want(200, &again, "POST", "/api/tools/call", ann, list, key...)
 	if again.Run != called.Run || again.Content != called.Content {
@@ -385,9 +386,9 @@ func TestNouns(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 
-	var other service.OtherDecided
+	var other api.OtherDecided
 	h.want(200, &other, "POST", "/api/gate/decide", ann, `{"tool":"Bash","arguments":{"command":"rm -rf x"}}`)
-	if other.Decision == service.OtherAllow {
+	if other.Decision == api.OtherAllow {
 		t.Errorf("%+v", other)
 	}
 	h.want(403, nil, "POST", "/api/gate/decide", ann, `{"tool":"Read","arguments":{"file_path":"x"},"cwd":"/etc"}`)
@@ -408,7 +409,7 @@ func TestNouns(t *testing.T) {
 	h.want(403, nil, "GET", "/api/audit", ann, "")
 	h.want(200, nil, "GET", "/api/audit?limit=3", boss, "")
 	h.want(400, nil, "GET", "/api/audit?kind=nonsense", boss, "")
-	var me server.Me
+	var me api.Me
 	h.want(200, &me, "GET", "/api/me", boss, "")
 	if me.User != "boss" || !me.Admin {
 		t.Errorf("%+v", me)
@@ -833,7 +834,7 @@ func TestRequestsAsTheySay(t *testing.T) {
 	} {
 		h.want(400, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"x","limits":{`+limits+`}}`)
 	}
-	var f server.Failure
+	var f api.Failure
 	long := strings.Repeat("long ", 2000)
 	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","detach":"`+long+`"}`)
 	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
@@ -872,7 +873,7 @@ func TestRequestsAsTheySay(t *testing.T) {
 	// One word for all calls, but for one of them.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
-	var word service.Decided
+	var word api.Decided
 	h.want(200, &word, "POST", at, ann,
 		`{`+digest+`,"calls":{"call_1":{"decision":"approve","arguments":{"path":"c.txt","content":"c"}}}}`)
 	if word.Decision != "approve" {
@@ -1009,12 +1010,12 @@ func TestDecide_AnswerMissing(t *testing.T) {
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Ask."}`)
 	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
 	for _, body := range []string{`"decision":"answer",`, `"answer":null,`, `"calls":{"call_1":{"decision":"answer"}},`} {
-		var f server.Failure
+		var f api.Failure
 		if h.want(400, &f, "POST", at, ann, "{"+body+digest+"}"); !strings.Contains(f.Message, "answer is missing") {
 			t.Errorf("%s: %s", body, f.Message)
 		}
 	}
-	var f server.Failure
+	var f api.Failure
 	if h.want(400, &f, "POST", at, ann, `{"calls":{"call_9":{"decision":"deny"}},`+digest+`}`); !strings.Contains(f.Message, "calls.call_9: ") {
 		t.Errorf("a call that is not open: %s", f.Message)
 	}

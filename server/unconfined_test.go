@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -45,7 +45,7 @@ func TestC12_NoSandbox(t *testing.T) {
 	if got := results(asks); !refused(got) {
 		t.Errorf("approved before: %s", got)
 	}
-	call := func(status int, token, line string) (called server.ToolCalled) {
+	call := func(status int, token, line string) (called api.ToolCalled) {
 		t.Helper()
 		body, err := json.Marshal(map[string]any{
 			"target_capability": "exec_shell", "target_body": map[string]any{"command": line},
@@ -82,7 +82,7 @@ func TestC12_NoSandbox(t *testing.T) {
 	}
 	for token, of := range map[string]string{ann: "", boss: "exec_shell has no sandbox (switched off), so programs that " +
 		"are not in its built-in table run only for administrators; see toolcrib doctor"} {
-		var me server.Me
+		var me api.Me
 		if h.want(200, &me, "GET", "/api/me", token, ""); me.NoSandbox != of {
 			t.Errorf("me: %q", me.NoSandbox)
 		}

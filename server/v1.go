@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
@@ -66,7 +67,7 @@ type v1Writer struct{ http.ResponseWriter }
 func (w v1Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // v1Failure answers with an error in the form of OpenAI's APIs.
-func (s *Server) v1Failure(w http.ResponseWriter, status int, cause error, e *toolcrib.Error, f Failure) {
+func (s *Server) v1Failure(w http.ResponseWriter, status int, cause error, e *toolcrib.Error, f api.Failure) {
 	if !openai.Again(status, cause) {
 		w.Header().Set("x-should-retry", "false")
 	}
@@ -265,7 +266,7 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 // place finds the place of a call among all calls of a run, from 1.
 func place(run *service.Run) func(id string) int {
 	return func(id string) int {
-		return 1 + slices.IndexFunc(run.Trace, func(call service.TraceCall) bool { return call.ID == id })
+		return 1 + slices.IndexFunc(run.Trace, func(call api.TraceCall) bool { return call.ID == id })
 	}
 }
 
@@ -490,7 +491,11 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	waits := slices.ContainsFunc(results, func(r service.ClientResult) bool { return waitsFor(&run, r.CallID) })
 	// What the user says after an answer begins a new run, unless this one heard it before a restart.
 	begins := len(a.Said) > 0 && !waits
-	if run.Agent != name || run.Asked != a.Digest() || !waits && !known || begins && !c.restarted() {
+	asked, err := c.Service.RequestOf(c, c.who, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	if run.Agent != name || asked != a.Digest() || !waits && !known || begins && !c.restarted() {
 		return nil, nil
 	}
 	said := c.Service.Env.Mask.Clean(strings.Join(a.Said, "\n\n"))
@@ -526,7 +531,7 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 // waitsFor reports whether a run waits for its client to carry out a call.
 func waitsFor(run *service.Run, call string) bool {
 	return run.Status == toolcrib.StatusWaitingForTool &&
-		slices.ContainsFunc(run.Pending.Calls, func(c service.PendingCall) bool { return c.ID == call })
+		slices.ContainsFunc(run.Pending.Calls, func(c api.PendingCall) bool { return c.ID == call })
 }
 
 // v1Left cancels the run that waits for the results of a request which another run answers.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
@@ -395,7 +396,7 @@ func TestV1_FailedIsRepeated(t *testing.T) {
 	ann := h.token("ann", access.Scope{})
 	const path = "/v1/chat/completions"
 	count := func(name string) int {
-		var list server.RunList
+		var list api.RunList
 		h.want(200, &list, "GET", "/api/runs?agent="+name, ann, "")
 		return len(list.Runs)
 	}
@@ -462,7 +463,7 @@ func TestV1_Gone(t *testing.T) {
 	h.server.SetRetryWindow(10 * time.Minute)
 	ann := h.token("ann", access.Scope{})
 	runs := func() int {
-		var list server.RunList
+		var list api.RunList
 		h.want(200, &list, "GET", "/api/runs", ann, "")
 		return len(list.Runs)
 	}
@@ -890,7 +891,7 @@ func TestV1_Restart(t *testing.T) {
 	if h.want(200, &c, "POST", path, ann, chatBody("slower", ""), "x-stainless-retry-count", "1"); *c.Choices[0].Message.Content != "at last" {
 		t.Errorf("%+v", c)
 	}
-	var list server.RunList
+	var list api.RunList
 	if h.want(200, &list, "GET", "/api/runs?agent=slower", ann, ""); len(list.Runs) != 1 {
 		t.Errorf("%d runs", len(list.Runs))
 	}

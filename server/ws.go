@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -34,7 +35,7 @@ type (
 	}
 	wsRun struct {
 		wsHead
-		Body RunRequest `json:"body"`
+		Body api.RunRequest `json:"body"`
 	}
 	wsJoin struct {
 		wsHead
@@ -44,17 +45,17 @@ type (
 	wsToolResult struct {
 		wsHead
 		RunID toolcrib.RunID `json:"run_id"`
-		ToolResult
+		api.ToolResult
 	}
 	wsApproval struct {
 		wsHead
 		ApprovalID string `json:"approval_id"`
-		DecisionRequest
+		api.DecisionRequest
 	}
 	wsMessage struct {
 		wsHead
 		RunID toolcrib.RunID `json:"run_id"`
-		Said
+		api.Said
 	}
 )
 
@@ -354,20 +355,14 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 	return nil
 }
 
-// RunNamed is the answer that names a run.
-type RunNamed struct {
-	RunID  toolcrib.RunID  `json:"run_id"`
-	Status toolcrib.Status `json:"status,omitempty"`
-}
-
-func (c *call) wsRun(b wsRun) (RunNamed, error) {
+func (c *call) wsRun(b wsRun) (api.RunNamed, error) {
 	r, err := c.request(&b.Body)
 	if err != nil {
-		return RunNamed{}, err
+		return api.RunNamed{}, err
 	}
 	if !b.Body.Detach {
 		if err := c.ws.room(); err != nil { // nothing has begun
-			return RunNamed{}, err
+			return api.RunNamed{}, err
 		}
 	}
 	if !b.Body.Detach {
@@ -376,15 +371,15 @@ func (c *call) wsRun(b wsRun) (RunNamed, error) {
 	drive, err := c.startTold(r)
 	if err != nil {
 		r.Ahead.Leave()
-		return RunNamed{}, err
+		return api.RunNamed{}, err
 	}
 	if !b.Body.Detach {
 		err = c.ws.join(c.who, drive.ID(), 0, r.Ahead)
 	}
-	return RunNamed{RunID: drive.ID()}, err
+	return api.RunNamed{RunID: drive.ID()}, err
 }
 
-func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
+func (c *call) wsJoin(b wsJoin) (api.RunNamed, error) {
 	run, err := c.Service.FindRun(c, c.who, string(b.RunID))
 	if err == nil {
 		err = c.ws.room()
@@ -392,27 +387,27 @@ func (c *call) wsJoin(b wsJoin) (RunNamed, error) {
 	if err == nil {
 		err = c.ws.join(c.who, run.ID, b.After, nil)
 	}
-	return RunNamed{RunID: run.ID, Status: run.Status}, err
+	return api.RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 
-func (c *call) wsCancel(b wsJoin) (RunNamed, error) {
+func (c *call) wsCancel(b wsJoin) (api.RunNamed, error) {
 	run, err := c.pool.Cancel(c.staying(), c.who, string(b.RunID))
-	return RunNamed{RunID: run.ID, Status: run.Status}, err
+	return api.RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 
-func (c *call) wsToolResult(b wsToolResult) (RunNamed, error) {
+func (c *call) wsToolResult(b wsToolResult) (api.RunNamed, error) {
 	give := c.giveResults
 	if c.early {
 		give = c.giveEarly
 	}
 	run, err := give(string(b.RunID), b.ToolResult)
-	return RunNamed{RunID: run.ID, Status: run.Status}, err
+	return api.RunNamed{RunID: run.ID, Status: run.Status}, err
 }
 
-func (c *call) wsApproval(b wsApproval) (service.Decided, error) {
+func (c *call) wsApproval(b wsApproval) (api.Decided, error) {
 	return c.decideOn(b.ApprovalID, b.DecisionRequest)
 }
 
-func (c *call) wsMessage(b wsMessage) (RunNamed, error) {
-	return RunNamed{RunID: b.RunID}, c.Service.Say(c, c.who, string(b.RunID), b.Text)
+func (c *call) wsMessage(b wsMessage) (api.RunNamed, error) {
+	return api.RunNamed{RunID: b.RunID}, c.Service.Say(c, c.who, string(b.RunID), b.Text)
 }

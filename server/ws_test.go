@@ -14,7 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -134,7 +134,7 @@ func TestH12_WebSocket(t *testing.T) {
 		fmt.Fprintf(&text, "%s ", f.Event)
 		switch f.Event {
 		case "paused":
-			var paused struct{ Pending service.Pending }
+			var paused struct{ Pending api.Pending }
 			if err := json.Unmarshal(f.Data, &paused); err != nil || paused.Pending.Kind != "client_tool" {
 				t.Fatalf("%v %s", err, f.Data)
 			}
@@ -153,7 +153,7 @@ func TestH12_WebSocket(t *testing.T) {
 
 	s.send(`{"type":"run","id":"w","body":{"input":"Write."}}`)
 	paused := s.until(isEvent("paused"))
-	var pending struct{ Pending service.Pending }
+	var pending struct{ Pending api.Pending }
 	last := paused[len(paused)-1]
 	if err := json.Unmarshal(last.Data, &pending); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestWebSocketJoins(t *testing.T) {
 	}
 	s.send(`{"type":"run","id":"more","body":{"input":"One more."}}`)
 	s.wants("more", "error", "capacity_exceeded")
-	var list server.RunList
+	var list api.RunList
 	h.want(200, &list, "GET", "/api/runs?limit=100", ann, "")
 	if len(list.Runs) != most {
 		t.Errorf("%d runs, want %d", len(list.Runs), most)
@@ -379,7 +379,7 @@ agents: {default: {model: writes/x}, asks: {model: asks/x}}
 		for i := range 30 {
 			var ask asked
 			var data []byte
-			var decided service.Decided
+			var decided api.Decided
 			if i%2 == 0 {
 				all := h.events(h.request("POST", "/api/runs", ann, begin, "Accept", "text/event-stream"), func(e event) bool {
 					return e.name == "confirmation_required"

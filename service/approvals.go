@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,106 +10,24 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Approval is an approval with what was decided so far.
+// Approval is an approval, with the record of its run.
 type Approval struct {
-	ID        string               `json:"approval_id"`
-	Run       toolcrib.RunID       `json:"run_id"`
-	Parent    toolcrib.RunID       `json:"parent_id,omitempty"` // the run that started it
-	Status    string               `json:"status"`              // pending | expired | decided | ended
-	Kind      journal.ApprovalKind `json:"kind"`
-	Digest    string               `json:"digest"`
-	Agent     string               `json:"agent"`
-	User      string               `json:"user"`
-	Reason    string               `json:"reason"`
-	Question  string               `json:"question,omitempty"` // of kind input
-	Schema    json.RawMessage      `json:"schema,omitempty"`   // of its answer
-	Calls     []ApprovalCall       `json:"calls"`
-	CreatedAt time.Time            `json:"created_at"`
-	ExpiresAt *time.Time           `json:"expires_at"` // null = never, or not pending any more
-	Decisions []ApprovalWord       `json:"decisions"`
-	LetPass   []string             `json:"let_pass"` // later calls that passed because it was remembered
-
-	Workspace string `json:"workspace,omitempty"` // of the run
-
-	record store.RunRecord // of the run
+	api.Approval
+	record store.RunRecord
 }
-
-type ApprovalCall struct {
-	journal.ApprovalItem
-	Decision string `json:"decision"` // "" = open
-	// Edited are the arguments that a person gave in place of the model's.
-	Edited json.RawMessage `json:"edited_arguments,omitempty"`
-	// Rule asks, and Position is where the configuration says that it is asked.
-	Rule     string `json:"rule,omitempty"`
-	Position string `json:"position,omitempty"`
-	// Proposed is a rule that would let calls like this one pass, while it is open.
-	Proposed *propose.Rule `json:"proposed_rule,omitempty"`
-}
-
-type ApprovalWord struct {
-	Decision string    `json:"decision"`
-	By       string    `json:"by"`
-	Token    string    `json:"token_id,omitempty"` // of the access token by which it was decided
-	Own      bool      `json:"own"`                // it is the word of the user for whom the run acts
-	Reason   string    `json:"reason,omitempty"`
-	At       time.Time `json:"at"`
-
-	Calls    map[string]journal.CallDecision `json:"calls,omitempty"` // by call ID; absent = Decision, or still open
-	Remember *journal.Remember               `json:"remember,omitempty"`
-	Edited   bool                            `json:"edited,omitempty"` // a call runs with other arguments
-}
-
-// Text is the word for people.
-func (w *ApprovalWord) Text() string {
-	text := strings.ReplaceAll(w.Decision, "_", " ")
-	if w.Edited {
-		text += " with other arguments"
-	}
-	return text
-}
-
-const (
-	ApprovalPending = "pending"
-	ApprovalExpired = "expired" // it has waited for too long: whoever continues the run next denies it
-	ApprovalDecided = "decided"
-	ApprovalEnded   = "ended" // its run ended before it was decided
-)
 
 // RunStatus is that of its run.
 func (v *Approval) RunStatus() toolcrib.Status { return v.record.Status }
 
 // Driver is whose its run is; "" = not known, as over HTTP.
 func (v *Approval) Driver() string { return v.record.Driver }
-
-// Open returns the calls that nobody has decided on yet.
-func (v *Approval) Open() []string {
-	var ids []string
-	for _, c := range v.Calls {
-		if c.Decision == "" {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
-}
-
-// Request returns the approval as it was asked, with the calls that are open.
-func (v *Approval) Request() *journal.ConfirmationRequired {
-	ask := &journal.ConfirmationRequired{
-		ApprovalID: v.ID, Digest: v.Digest, Kind: v.Kind, Reason: v.Reason, Question: v.Question, Schema: v.Schema,
-	}
-	for _, c := range v.Calls {
-		if c.Decision == "" {
-			ask.Calls = append(ask.Calls, c.ApprovalItem)
-		}
-	}
-	return ask
-}
 
 // approvalsOf reads the approvals of a run from its journal, in their order, as who may read them.
 func (s *Service) approvalsOf(
@@ -126,17 +43,17 @@ func (s *Service) approvalsOf(
 		last = e.Time
 		switch b := e.Body.(type) {
 		case *journal.ConfirmationRequired:
-			v := &Approval{
-				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: ApprovalDecided, Kind: b.Kind, Digest: b.Digest,
+			v := &Approval{record: rec, Approval: api.Approval{
+				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: api.ApprovalDecided, Kind: b.Kind, Digest: b.Digest,
 				Agent: rec.Agent, User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
-				Calls: []ApprovalCall{}, Decisions: []ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace, record: rec,
-			}
+				Calls: []api.ApprovalCall{}, Decisions: []api.ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace,
+			}}
 			for _, c := range b.Calls {
 				why := verdicts[c.ID]
 				if !env.ReadsConfig(who) {
 					why.Position = ""
 				}
-				v.Calls = append(v.Calls, ApprovalCall{ApprovalItem: c, Rule: why.Rule, Position: why.Position})
+				v.Calls = append(v.Calls, api.ApprovalCall{ApprovalItem: c, Rule: why.Rule, Position: why.Position})
 			}
 			all = append(all, v)
 		case *journal.ConfirmationResolved:
@@ -150,21 +67,21 @@ func (s *Service) approvalsOf(
 			}
 		case *journal.Granted:
 			if n := len(all); n > 0 && len(all[n-1].Calls) == 0 {
-				all[n-1].Decisions = append(all[n-1].Decisions, ApprovalWord{Decision: "grant", By: b.By, At: e.Time})
+				all[n-1].Decisions = append(all[n-1].Decisions, api.ApprovalWord{Decision: "grant", By: b.By, At: e.Time})
 			}
 		}
 	}
 	for _, v := range all {
 		switch {
 		case rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked():
-			v.Status, v.ExpiresAt = ApprovalPending, s.expiry(v, last)
+			v.Status, v.ExpiresAt = api.ApprovalPending, s.expiry(v, last)
 			if v.ExpiresAt != nil && !time.Now().Before(*v.ExpiresAt) {
-				v.Status = ApprovalExpired
+				v.Status = api.ApprovalExpired
 				continue
 			}
 			v.propose()
 		case len(v.Open()) > 0, len(v.Decisions) == 0:
-			v.Status = ApprovalEnded
+			v.Status = api.ApprovalEnded
 		}
 	}
 	return all, nil
@@ -185,7 +102,7 @@ func (v *Approval) propose() {
 
 func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 	decision, edited := b.Overall()
-	v.Decisions = append(v.Decisions, ApprovalWord{
+	v.Decisions = append(v.Decisions, api.ApprovalWord{
 		Decision: decision, Edited: edited, By: b.By, Token: b.Token,
 		Own: b.User != "" && b.User == v.User, Reason: b.Reason, At: at, Calls: b.Calls, Remember: b.Remember,
 	})
@@ -200,7 +117,7 @@ func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 func letPass(all []*Approval, b *journal.Verdicts) {
 	for _, verdict := range b.Verdicts {
 		for _, v := range all {
-			own := func(c ApprovalCall) bool { return c.ID == verdict.CallID }
+			own := func(c api.ApprovalCall) bool { return c.ID == verdict.CallID }
 			if v.ID == verdict.Approval && verdict.Decision == toolcrib.Allow && !slices.ContainsFunc(v.Calls, own) &&
 				!slices.Contains(v.LetPass, verdict.CallID) {
 				v.LetPass = append(v.LetPass, verdict.CallID)
@@ -236,7 +153,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 			s.Env.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
 		}
 		for _, v := range views {
-			if v.Status == ApprovalPending || v.Status == ApprovalExpired {
+			if v.Status == api.ApprovalPending || v.Status == api.ApprovalExpired {
 				pending = append(pending, v)
 			}
 		}
@@ -307,7 +224,7 @@ const (
 func newest(views []*Approval) *Approval {
 	last := views[0]
 	for _, v := range views {
-		open, was := v.Status == ApprovalPending, last.Status == ApprovalPending
+		open, was := v.Status == api.ApprovalPending, last.Status == api.ApprovalPending
 		if open && !was || open == was && v.CreatedAt.After(last.CreatedAt) {
 			last = v
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
@@ -140,21 +141,12 @@ func (s *Service) ExportAudit(ctx context.Context, who toolcrib.Principal, w io.
 	return s.Env.Store.ExportAudit(ctx, w, o)
 }
 
-// Checked is what was found out about one run, or about everything that is stored.
-type Checked struct {
-	Run    toolcrib.RunID `json:"run_id"` // "" = everything, or a file
-	File   string         `json:"file,omitempty"`
-	OK     bool           `json:"ok"`
-	Found  any            `json:"found,omitempty"` // such as store.Verified or replay.Report
-	Detail string         `json:"detail"`          // the same in words, or what does not hold
-}
-
 // checked is what was found, or what does not hold.
-func checked(run toolcrib.RunID, found any, err error) Checked {
+func checked(run toolcrib.RunID, found any, err error) api.Checked {
 	if err != nil {
-		return Checked{Run: run, Detail: err.Error()}
+		return api.Checked{Run: run, Detail: err.Error()}
 	}
-	return Checked{Run: run, OK: true, Found: found, Detail: FoundText(found)}
+	return api.Checked{Run: run, OK: true, Found: found, Detail: FoundText(found)}
 }
 
 // FoundText says in words what was found.
@@ -203,7 +195,9 @@ func prunedText(events int) string {
 // Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty it
 // checks everything that is stored, for administrators: what is wrong names runs of
 // everybody. kept is a head that was exported before, to compare with; nil = none.
-func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]Checked, error) {
+func (s *Service) Verify(
+	ctx context.Context, who toolcrib.Principal, run string, kept *store.Head,
+) ([]api.Checked, error) {
 	if run != "" {
 		rec, err := s.Env.Find(ctx, who, run)
 		if err != nil {
@@ -213,7 +207,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 		if err == nil {
 			_, err = s.Env.Store.VerifySystem(ctx, nil)
 		}
-		return []Checked{checked(rec.ID, v, err)}, ctx.Err()
+		return []api.Checked{checked(rec.ID, v, err)}, ctx.Err()
 	}
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
@@ -226,7 +220,7 @@ func (s *Service) Verify(ctx context.Context, who toolcrib.Principal, run string
 	return found, errors.Join(err, ctx.Err())
 }
 
-func (s *Service) verifyAll(ctx context.Context) (found []Checked, err error) {
+func (s *Service) verifyAll(ctx context.Context) (found []api.Checked, err error) {
 	all, err := s.Env.Store.VerifyAll(ctx)
 	if err == nil {
 		err = s.Env.Store.Check(ctx) // no chain reads the pages of indexes
@@ -267,7 +261,7 @@ func (s *Service) Head(ctx context.Context, who toolcrib.Principal) (store.Head,
 // Replay goes through the journal of a run again, named as by [Service.FindRun]; if run is
 // empty, through all that who may see and that have their content. No model and no tool
 // is called.
-func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string) (found []Checked, err error) {
+func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string) (found []api.Checked, err error) {
 	one := func(rec store.RunRecord) error {
 		r, err := replay.Run(ctx, s.Env.Store, rec.ID)
 		if errors.Is(err, store.ErrPruned) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 )
 
 // Ready returns the agent of a request as its runs would have it, with its model. What is wrong with the
@@ -21,19 +22,11 @@ func (s *Service) Ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return p.Agent, err
 }
 
-// Undo is a file that a run wrote and that is not as it was before.
-type Undo struct {
-	Path    string `json:"path"`
-	Made    bool   `json:"made,omitempty" jsonschema:"there was no file before"`
-	Content string `json:"content,omitempty" jsonschema:"what it was before"`
-	Problem string `json:"problem,omitempty" jsonschema:"why it cannot be put back; without it, it can"`
-}
-
 // Undoable returns the files that a run and the runs that it started wrote, with what they were before. They
 // would be put back in a workspace.
 func (s *Service) Undoable(
 	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string,
-) (list []Undo, err error) {
+) (list []api.Undo, err error) {
 	rec, err := s.Env.Find(ctx, who, string(run))
 	if err != nil || !rec.PrunedAt.IsZero() {
 		return nil, err
@@ -48,7 +41,7 @@ func (s *Service) Undoable(
 		if errors.Is(err, fs.ErrNotExist) {
 			hash, err = "", nil
 		}
-		u := Undo{Path: w.Path, Made: w.Before == ""}
+		u := api.Undo{Path: w.Path, Made: w.Before == ""}
 		switch {
 		case w.Before == w.After, hash == w.Before && err == nil, u.Made && err == nil && len(now) == 0 && hash != w.After:
 			continue // it is as it was before the run, or was emptied since

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -25,20 +26,6 @@ type Decision struct {
 	Reason string
 	// Remember makes an approval hold for later calls like these, too; nil = for these only.
 	Remember *journal.Remember
-}
-
-// Decided is a decision that was written down.
-type Decided struct {
-	ID       string          `json:"approval_id"`
-	Run      toolcrib.RunID  `json:"run_id"`
-	Decision string          `json:"decision"`
-	By       string          `json:"by"`
-	Reason   string          `json:"reason,omitempty"`
-	Calls    []string        `json:"calls"` // that were decided on
-	Open     []string        `json:"open"`  // that are still open
-	Status   toolcrib.Status `json:"status"`
-
-	Remember *journal.Remember `json:"remember,omitempty"`
 }
 
 // Words returns the words that fit an approval of a kind.
@@ -80,22 +67,22 @@ func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval
 }
 
 // Decide writes a decision down, once. It names the digest of what the person was shown.
-func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (Decided, error) {
+func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (api.Decided, error) {
 	if d.Digest == "" {
-		return Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
+		return api.Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"a decision needs the digest of what was shown (approval %s)", v.ID)
 	}
 	r, decision, err := s.prepare(ctx, who, v, d)
 	if err != nil {
-		return Decided{}, err
+		return api.Decided{}, err
 	}
 	state, err := r.Decide(ctx, v.Run, decision)
 	if err != nil {
-		return Decided{}, err
+		return api.Decided{}, err
 	}
 	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), Calls: decision.Calls}
 	outcome, _ := said.Overall()
-	out := Decided{
+	out := api.Decided{
 		ID: v.ID, Run: v.Run, Decision: outcome, By: agent.NameOf(who),
 		Reason: d.Reason, Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
 	}
@@ -153,13 +140,13 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 // too long is denied.
 func (s *Service) current(ctx context.Context, v *Approval) error {
 	switch v.Status {
-	case ApprovalPending:
+	case api.ApprovalPending:
 		return nil
-	case ApprovalDecided:
+	case api.ApprovalDecided:
 		last := v.Decisions[len(v.Decisions)-1]
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided already (%s by %s); run %s is %s",
 			v.ID, last.Text(), last.By, v.Run, v.record.Status)
-	case ApprovalExpired:
+	case api.ApprovalExpired:
 		r, err := s.runner(v.record)
 		if err == nil {
 			_, err = r.Expire(ctx, v.Run, s.expireAfter())
@@ -196,7 +183,7 @@ func (v *Approval) takes(d Decision) error {
 	for _, id := range named {
 		switch {
 		case slices.Contains(open, id):
-		case slices.ContainsFunc(v.Calls, func(c ApprovalCall) bool { return c.ID == id }):
+		case slices.ContainsFunc(v.Calls, func(c api.ApprovalCall) bool { return c.ID == id }):
 			return toolcrib.Errorf(toolcrib.CodeConflict, "call %s of approval %s was decided already", id, v.ID)
 		default:
 			return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s%s: approval %s has no such open call; open are: %s", at, id,

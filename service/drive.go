@@ -185,7 +185,7 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 	if rec, err := s.Env.Store.Run(ctx, state.Run); err == nil {
 		v = s.runOf(state.Start.Principal, rec)
 	}
-	v.whole(state)
+	whole(&v, state)
 	return &v
 }
 

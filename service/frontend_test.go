@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -28,7 +29,7 @@ func TestFrontEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := s.Approval(ctx, ann, "last")
-	if err != nil || v.Run != run.ID || v.Status != service.ApprovalPending || len(v.Open()) != 1 {
+	if err != nil || v.Run != run.ID || v.Status != api.ApprovalPending || len(v.Open()) != 1 {
 		t.Fatalf("the approval: %+v, %v", v, err)
 	}
 	for _, who := range []toolcrib.Principal{bob, other, {}} {

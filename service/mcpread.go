@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -17,24 +18,18 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// MCPPrompt is a prompt of an MCP server.
-type MCPPrompt struct {
-	mcp.Prompt
-	Server string `json:"server"`
-}
-
 // MCPPrompts returns the prompts of the MCP servers, as they were reviewed. Nothing is started.
-func (s *Service) MCPPrompts(who toolcrib.Principal) ([]MCPPrompt, error) {
+func (s *Service) MCPPrompts(who toolcrib.Principal) ([]api.MCPPrompt, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
-	var out []MCPPrompt
+	var out []api.MCPPrompt
 	for _, m := range s.knowMCP() {
 		if m.client == nil {
 			continue
 		}
 		for _, p := range m.offers().Prompts {
-			out = append(out, MCPPrompt{p, m.Name})
+			out = append(out, api.MCPPrompt{Prompt: p, Server: m.Name})
 		}
 	}
 	return out, nil
@@ -50,13 +45,13 @@ type MCPRead struct {
 // MCPPrompt returns what an MCP server makes of a prompt. Unless the server is trusted, a run that is
 // given it has read untrusted data.
 func (s *Service) MCPPrompt(
-	ctx context.Context, who toolcrib.Principal, p MCPPrompt, arguments map[string]string,
+	ctx context.Context, who toolcrib.Principal, p api.MCPPrompt, arguments map[string]string,
 ) (out MCPRead, err error) {
 	m, err := s.reviewedMCP(ctx, who, p.Server)
 	if err != nil {
 		return out, err
 	}
-	if !slices.ContainsFunc(m.offers().Prompts, func(now mcp.Prompt) bool { return reflect.DeepEqual(now, p.Prompt) }) {
+	if !slices.ContainsFunc(m.offers().Prompts, func(now api.Prompt) bool { return reflect.DeepEqual(now, p.Prompt) }) {
 		return out, env.BadRequestf("MCP server %s has changed what it offers since it was reviewed; to review it: %s mcp review %s",
 			p.Server, s.Env.Self, trust.ShellWord(p.Server))
 	}

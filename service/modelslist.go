@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -22,31 +23,6 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// Model is a model that a run may name.
-type Model struct {
-	Name      string      `json:"name"` // as agents and --model name it
-	Provider  string      `json:"provider"`
-	Type      string      `json:"type"`
-	Model     string      `json:"model"`
-	Price     *ModelPrice `json:"price"`      // in US dollars per 1M tokens; null = unknown
-	Context   int         `json:"context"`    // tokens; 0 = unknown
-	MaxOutput int         `json:"max_output"` // tokens of a reply; 0 = unknown
-	Tools     string      `json:"tools"`
-	Files     *bool       `json:"files"` // whether it takes images; null = unknown
-	Reasoning string      `json:"reasoning"`
-	Supported bool        `json:"supported"` // this version can speak to it
-	Detected  string      `json:"detected"`  // why it is used where none is configured
-	From      string      `json:"from"`      // configured | detected | known: the list of prices has it
-}
-
-// ModelPrice is in US dollars per 1M tokens.
-type ModelPrice struct {
-	Input       float64 `json:"input"`
-	CachedInput float64 `json:"cached_input"`
-	CacheWrite  float64 `json:"cache_write"`
-	Output      float64 `json:"output"`
-}
-
 // Where a model of a list comes from.
 const (
 	fromConfig   = "configured"
@@ -54,9 +30,9 @@ const (
 	fromKnown    = "known"
 )
 
-func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
+func (s *Service) modelOf(r config.ResolvedModel, from string) api.Model {
 	info := s.InfoOf(r)
-	v := Model{
+	v := api.Model{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
 		MaxOutput: info.MaxOutput,
 		Tools:     r.Tools, Reasoning: r.Reasoning, Supported: SupportedType(r.Provider.Type), From: from,
@@ -65,7 +41,7 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) Model {
 		v.Files = &known.Attachments
 	}
 	if info.Price.Known {
-		v.Price = &ModelPrice{
+		v.Price = &api.ModelPrice{
 			Input: info.Price.Input, CachedInput: info.Price.CachedInput,
 			CacheWrite: info.Price.CacheWrite, Output: info.Price.Output,
 		}
@@ -88,13 +64,13 @@ func (s *Service) ModelNames() []string {
 // Models returns the configured models, those that only agents name, the one that
 // is found, and unless configured those that are known of the providers among these. If
 // provider is not empty, they are those of that one.
-func (s *Service) Models(who toolcrib.Principal, provider string, configured bool) ([]Model, error) {
+func (s *Service) Models(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
 	c := s.Env.Config
 	seen := map[string]bool{} // by name, and by PROVIDER/MODEL
-	views := []Model{}
+	views := []api.Model{}
 	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
 		r, err := c.ResolveModel(ref)
 		if err != nil {
@@ -117,12 +93,12 @@ func (s *Service) Models(who toolcrib.Principal, provider string, configured boo
 		}
 		views = append(views, known...)
 	}
-	return slices.DeleteFunc(views, func(v Model) bool { return provider != "" && v.Provider != provider }), nil
+	return slices.DeleteFunc(views, func(v api.Model) bool { return provider != "" && v.Provider != provider }), nil
 }
 
 // knownOf are the models that the catalog has of the configured providers, of
 // those that views name, and of the one that is asked for.
-func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]Model, error) {
+func (s *Service) knownOf(views []api.Model, seen map[string]bool, asked string) ([]api.Model, error) {
 	c := s.Env.Config
 	names := c.ProviderNames()
 	for _, v := range views {
@@ -132,7 +108,7 @@ func (s *Service) knownOf(views []Model, seen map[string]bool, asked string) ([]
 		names = append(names, asked)
 	}
 	slices.Sort(names)
-	var out []Model
+	var out []api.Model
 	for _, name := range slices.Compact(names) {
 		any, err := c.ResolveModel(name + "/x")
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -37,20 +38,6 @@ type OtherCall struct {
 	Workspace string          `json:"-"`       // what file tools may touch, Cwd in it; "" = Cwd
 	Agent     string          `json:"-"`       // whose policy holds; "" = the default agent's
 }
-
-// OtherDecided is what the gate says about such a call.
-type OtherDecided struct {
-	Decision string `json:"decision"` // [OtherAllow], [OtherAsk] or [OtherDeny]
-	Reason   string `json:"reason"`
-	Rule     string `json:"rule"` // "" = none
-}
-
-// The decisions about calls of other agents.
-const (
-	OtherAllow = "allow"
-	OtherAsk   = "ask"
-	OtherDeny  = "deny"
-)
 
 // KindOtherCall is the kind of the entries of the audit log about such calls.
 const KindOtherCall toolcrib.Kind = "other_call"
@@ -72,7 +59,9 @@ const maxOtherName = 256
 
 // DecideOther judges a call of another agent as one of a run is judged, and writes the decision
 // down. Nothing runs, and no MCP server is started. An error means that the call must not be made.
-func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c OtherCall) (d OtherDecided, err error) {
+func (s *Service) DecideOther(
+	ctx context.Context, who toolcrib.Principal, c OtherCall,
+) (d api.OtherDecided, err error) {
 	o, err := s.otherCall(&c)
 	if err != nil {
 		return d, err
@@ -114,20 +103,22 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		v = x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
 	}
 	agent.MaskVerdict(s.Env.Mask, &v)
-	d = OtherDecided{Decision: OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule}
+	d = api.OtherDecided{
+		Decision: api.OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule,
+	}
 	switch {
 	case v.Decision == toolcrib.Ask:
-		d.Decision = OtherAsk
+		d.Decision = api.OtherAsk
 	case !v.Refused():
-		d.Decision, d.Reason = OtherAllow, cmp.Or(d.Reason, "the policy allows this call")
+		d.Decision, d.Reason = api.OtherAllow, cmp.Or(d.Reason, "the policy allows this call")
 	}
-	if d.Decision != OtherDeny && judged.Untrusted {
+	if d.Decision != api.OtherDeny && judged.Untrusted {
 		source := o.name
 		if judged.Group == judged.Source && judged.Group != "" {
 			source = judged.Source // of an MCP server
 		}
 		if err := session.add(source, x.facts.Taint); err != nil {
-			return OtherDecided{}, err
+			return api.OtherDecided{}, err
 		}
 	}
 	sum := sha256.Sum256(call.Arguments)
@@ -137,7 +128,7 @@ func (s *Service) DecideOther(ctx context.Context, who toolcrib.Principal, c Oth
 		Reason: v.Reason, Rule: v.Rule, Session: name(c.Session), By: agent.NameOf(who),
 	})
 	if err != nil {
-		return OtherDecided{}, err
+		return api.OtherDecided{}, err
 	}
 	return d, nil
 }

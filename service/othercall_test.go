@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -26,10 +27,10 @@ func TestDecideOther_Nobody(t *testing.T) {
 	}
 	c := service.OtherCall{Tool: "Write", Arguments: json.RawMessage(`{"file_path":"a","content":""}`), Cwd: dir}
 	if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann", Grants: []string{}}, c); err != nil ||
-		d.Decision != service.OtherDeny {
+		d.Decision != api.OtherDeny {
 		t.Errorf("without grants: %+v, %v", d, err)
 	}
-	if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil || d.Decision != service.OtherAsk {
+	if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil || d.Decision != api.OtherAsk {
 		t.Errorf("a write: %+v, %v", d, err)
 	}
 }
@@ -77,7 +78,7 @@ func FuzzDecideOther(f *testing.F) {
 		switch {
 		case err != nil && d.Decision != "", err == nil && !strings.Contains("allow ask deny", d.Decision), err == nil && d.Reason == "":
 			t.Errorf("%+v, %v", d, err)
-		case d.Decision != service.OtherAllow:
+		case d.Decision != api.OtherAllow:
 			return
 		case strings.HasPrefix(tool, "mcp__") || strings.ContainsAny(tool, " \x00\u202e"):
 			t.Errorf("%q is allowed", tool)

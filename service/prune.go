@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -32,7 +33,7 @@ type PruneRequest struct {
 // Prune removes runs that have ended, or only their content, for administrators.
 func (s *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, r PruneRequest,
-) (result store.PruneResult, err error) {
+) (result api.PruneResult, err error) {
 	o := store.PruneOptions{ContentOnly: r.ContentOnly, OlderThan: r.OlderThan}
 	if o.By, err = env.Administrator(who); err != nil {
 		return result, err
@@ -76,7 +77,7 @@ func (s *Service) Prune(
 // RemoveSession removes a session with all its runs and those beside it, for administrators. r says how.
 func (s *Service) RemoveSession(
 	ctx context.Context, who toolcrib.Principal, name string, r PruneRequest,
-) (info store.SessionInfo, result store.PruneResult, err error) {
+) (info store.SessionInfo, result api.PruneResult, err error) {
 	if info, err = s.Session(ctx, who, name); err != nil {
 		return info, result, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -137,7 +138,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	for tries := 0; err == nil; tries++ {
 		if !rec.PrunedAt.IsZero() {
 			v := s.around(ctx, who, rec)
-			v.Trace = []TraceCall{}
+			v.Trace = []api.TraceCall{}
 			return v, nil
 		}
 		state, failed := agent.Load(ctx, s.Env.Store, rec.ID)
@@ -146,7 +147,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		}
 		// Its record and its journal are to be of one moment, unless it never rests.
 		if state.Seq == rec.LastSeq || tries == maxRereads {
-			return s.wholeOf(ctx, who, rec, state).shownTo(who), nil
+			return shownTo(who, s.wholeOf(ctx, who, rec, state)), nil
 		}
 		rec, err = s.Env.Find(ctx, who, string(rec.ID))
 	}
@@ -219,6 +220,19 @@ func (s *Service) startOf(ctx context.Context, run toolcrib.RunID) (*journal.Run
 		return start, err
 	}
 	return nil, nil
+}
+
+// RequestOf returns [journal.RunStarted.Asked] of a run.
+func (s *Service) RequestOf(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (string, error) {
+	rec, err := s.Env.Find(ctx, who, string(run))
+	if err != nil {
+		return "", err
+	}
+	start, err := s.startOf(ctx, rec.ID)
+	if err != nil || start == nil {
+		return "", err
+	}
+	return start.Asked, nil
 }
 
 // prompt is the beginning of what a run was asked, in one line; "" = it was pruned.

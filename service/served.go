@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
@@ -519,7 +521,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 		return false, err
 	case at != nil && (at.Approval == nil || at.Approval.ApprovalID != a.ID):
 		return true, nil
-	case at != nil && (a.ExpiresAt == nil || time.Now().Before(*a.ExpiresAt)) && a.Status != ApprovalExpired:
+	case at != nil && (a.ExpiresAt == nil || time.Now().Before(*a.ExpiresAt)) && a.Status != api.ApprovalExpired:
 		return false, nil
 	}
 	v.mu.Lock()
@@ -583,8 +585,15 @@ func (v *Serving) Runs(ctx context.Context) ([]ServedRun, error) {
 // Run returns a whole run. What it has read, the client has read.
 func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	run, err := v.s.Run(ctx, v.p.Who, id)
-	v.read(run.Taint, run.canary)
-	return run, err
+	if err != nil || len(run.Taint) == 0 {
+		return run, err
+	}
+	start, err := v.s.startOf(ctx, run.ID)
+	if err != nil || start == nil {
+		return Run{}, cmp.Or(err, toolcrib.ErrNotFound)
+	}
+	v.read(run.Taint, start.Canary)
+	return run, nil
 }
 
 // Approvals returns what waits for a decision, the newest first.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -301,7 +302,7 @@ func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gat
 }
 
 // teamReport is what a team's run has come to; nil = it is another run.
-func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state *agent.State) *team.Report {
+func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state *agent.State) *api.Report {
 	return team.ReportOf(ctx, state, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
 		of, err := agent.Load(ctx, s.Env.Store, run)
 		if err == nil {

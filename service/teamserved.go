@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -105,7 +106,7 @@ func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.
 		Status  toolcrib.Status `json:"status"`
 		Content string          `json:"content"`
 		Error   string          `json:"error,omitempty"`
-		*team.Report
+		*api.Report
 	}{Run: state.Run, Status: state.Status, Report: v.s.teamReport(ctx, v.p.Who, state)}
 	r := &journal.ToolResult{Name: string(report.Tool), Status: toolcrib.ResultOK}
 	if state.Done != nil {

@@ -118,7 +118,7 @@ func (d *Drive) Run(ctx context.Context, who toolcrib.Principal) (Run, error) {
 	}
 	s := d.pool.s
 	if d.state != nil && d.record.Status.Ended() && d.record.LastSeq == d.state.Seq && env.Owns(who, &d.record) {
-		return s.wholeOf(ctx, who, d.record, d.state).shownTo(who), nil
+		return shownTo(who, s.wholeOf(ctx, who, d.record, d.state)), nil
 	}
 	return s.Run(ctx, who, string(d.run)) // others may have continued it
 }

@@ -78,17 +78,6 @@ func (e *OpenRunError) Error() string {
 // Unwrap makes the error [toolcrib.ErrConflict].
 func (e *OpenRunError) Unwrap() error { return toolcrib.ErrConflict }
 
-// PruneResult reports the removed data.
-type PruneResult struct {
-	Runs     []toolcrib.RunID `json:"runs"`
-	Events   int              `json:"events"`   // number of events whose content was removed
-	Contents int              `json:"contents"` // number of kept results removed
-	Bytes    int64            `json:"bytes"`    // size of both
-	// Wiped reports whether the bytes were also erased from the files. If false, the file could
-	// not be rewritten, because another process was using it or the disk had no room.
-	Wiped bool `json:"wiped"`
-}
-
 // The kinds of system events of pruning.
 const (
 	SystemContentPruned toolcrib.Kind = "content_pruned" // payload: Pruned

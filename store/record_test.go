@@ -137,7 +137,7 @@ func TestProject_Error(t *testing.T) {
 	rec := project(&journal.RunStarted{}, &journal.ModelFailed{Sum: toolcrib.Usage{Requests: 1}}, &journal.Error{
 		Code: "provider_failed", Message: "m", Ref: "r", Status: toolcrib.StatusFailed, StopReason: toolcrib.StopProviderFailed, Usage: toolcrib.Usage{Requests: 2},
 	})
-	want := &store.RunError{Code: "provider_failed", Message: "m", Ref: "r"}
+	want := &journal.RunError{Code: "provider_failed", Message: "m", Ref: "r"}
 	if diff := cmp.Diff(want, rec.Error); diff != "" || rec.Usage.Requests != 2 || rec.EndedAt.IsZero() {
 		t.Errorf("record %+v; error (-want +got)\n%s", rec, diff)
 	}

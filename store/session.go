@@ -167,7 +167,7 @@ type RunRecord struct {
 	Usage      toolcrib.Usage      `json:"usage"`
 	Unpriced   bool                `json:"unpriced,omitempty"` // some of the usage has no known price; see [Meter.Charge]
 	Pending    *journal.Pending    `json:"pending,omitempty"`
-	Error      *RunError           `json:"error,omitempty"`
+	Error      *journal.RunError   `json:"error,omitempty"`
 	Driver     string              `json:"driver,omitempty"` // cli | server
 	Workspace  string              `json:"workspace,omitempty"`
 	Once       string              `json:"once,omitempty"` // see [journal.RunStarted]
@@ -182,18 +182,10 @@ type RunRecord struct {
 	PrunedAt time.Time `json:"pruned_at,omitzero"`
 }
 
-// RunError is why a run failed.
-type RunError struct {
-	Code    string              `json:"error"`
-	Class   toolcrib.ErrorClass `json:"class,omitempty"` // set if Message quotes a provider
-	Message string              `json:"message"`
-	Ref     string              `json:"ref,omitempty"` // reference under which log and journal have the details
-}
-
 // Public returns the record as users of a server read it (see [journal.Public]).
 func (rec RunRecord) Public() RunRecord {
 	if e := rec.Error; e != nil && e.Class != "" {
-		rec.Error = &RunError{e.Code, e.Class, journal.RequestFailed(e.Class), e.Ref}
+		rec.Error = &journal.RunError{Code: e.Code, Class: e.Class, Message: journal.RequestFailed(e.Class), Ref: e.Ref}
 	}
 	if rec.Pending != nil {
 		pending := *rec.Pending
@@ -279,7 +271,7 @@ func Project(rec *RunRecord, e toolcrib.Event) {
 	case *journal.Error:
 		end(rec, e.Time, b.Status, b.StopReason)
 		rec.Content, rec.Truncated, rec.Iterations, rec.Usage = b.Content, b.Truncated, b.Iterations, b.Usage
-		rec.Error = &RunError{Code: b.Code, Class: b.Class, Message: b.Message, Ref: b.Ref}
+		rec.Error = &journal.RunError{Code: b.Code, Class: b.Class, Message: b.Message, Ref: b.Ref}
 	}
 	if rec.WaitsSince = (time.Time{}); rec.Decides() {
 		rec.WaitsSince = e.Time

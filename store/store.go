@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -138,7 +139,7 @@ type SystemJournal interface {
 // Keeping is the part of a store for pruning, import and backup.
 type Keeping interface {
 	// Prune removes runs, or their content, together with their sub-runs.
-	Prune(ctx context.Context, o PruneOptions) (PruneResult, error)
+	Prune(ctx context.Context, o PruneOptions) (api.PruneResult, error)
 	// ApplyRetention prunes a bounded number of runs by age.
 	ApplyRetention(ctx context.Context, r Retention, now time.Time) (RetentionResult, error)
 	// Import stores a run of another store, all of it or nothing.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/team"
 )
 
@@ -183,7 +184,7 @@ func TestReport_JSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back team.Report
+	var back api.Report
 	if err := json.Unmarshal(raw, &back); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
@@ -151,76 +152,30 @@ func judgeTask(base string, rubric []Item) string {
 // PassMark is the lowest score with which an answer passes.
 const PassMark = 0.7
 
-// Assessment is the result of the judges on an answer.
-type Assessment struct {
-	Score  float64 `json:"score"` // mean over the judges
-	Passed bool    `json:"passed"`
-	// Agreement is 1 less the mean distance between the highest and the lowest score of an item. It is
-	// absent if there is one judge.
-	Agreement *float64       `json:"agreement,omitempty"`
-	Items     []AssessedItem `json:"items"`
-	Judges    []Judge        `json:"judges"`
-}
-
-// AssessedItem is one item of the rubric with its judgements.
-type AssessedItem struct {
-	ID       string      `json:"id"`
-	Severity string      `json:"severity"`
-	Score    float64     `json:"score"` // mean over the judges
-	Low      float64     `json:"low"`
-	High     float64     `json:"high"`
-	Passed   bool        `json:"passed"`
-	Says     []Judgement `json:"says"`
-}
-
-// Judgement is one judge's judgement of an item.
-type Judgement struct {
-	Agent    string     `json:"agent"`
-	Score    float64    `json:"score"`
-	Comment  string     `json:"comment,omitempty"`
-	Evidence []Evidence `json:"evidence,omitempty"`
-}
-
-// Evidence is a quotation with its place. Found reports whether the words are there.
-type Evidence struct {
-	Place string `json:"place"`
-	Quote string `json:"quote"`
-	Found bool   `json:"found"`
-}
-
-// Judge is the complete assessment by one judge.
-type Judge struct {
-	Agent   string  `json:"agent"`
-	Score   float64 `json:"score"` // mean of the items, weighted by severity
-	Passed  bool    `json:"passed"`
-	Summary string  `json:"summary,omitempty"`
-	Error   string  `json:"error,omitempty"` // why the judge gave no assessment
-}
-
 // judged is the answer of a judge.
 type judged struct {
 	Items []struct {
-		ID       string     `json:"id"`
-		Score    float64    `json:"score"`
-		Comment  string     `json:"comment"`
-		Evidence []Evidence `json:"evidence"`
+		ID       string         `json:"id"`
+		Score    float64        `json:"score"`
+		Comment  string         `json:"comment"`
+		Evidence []api.Evidence `json:"evidence"`
 	} `json:"items"`
 	Summary string `json:"summary"`
 }
 
 // assessment combines the judges' assessments of the lines of an answer.
-func (p *Plan) assessment(all []reply, lines []string) *Assessment {
-	a := &Assessment{Items: make([]AssessedItem, len(p.Rubric)), Judges: make([]Judge, 0, len(all))}
+func (p *Plan) assessment(all []reply, lines []string) *api.Assessment {
+	a := &api.Assessment{Items: make([]api.AssessedItem, len(p.Rubric)), Judges: make([]api.Judge, 0, len(all))}
 	at := map[string]int{}
 	for i, item := range p.Rubric {
 		at[item.ID] = i
-		a.Items[i] = AssessedItem{ID: item.ID, Severity: item.Severity, Says: []Judgement{}}
+		a.Items[i] = api.AssessedItem{ID: item.ID, Severity: item.Severity, Says: []api.Judgement{}}
 	}
 	for i := range all {
 		r := &all[i]
 		var said judged
 		if r.failed || json.Unmarshal([]byte(r.text), &said) != nil {
-			a.Judges = append(a.Judges, Judge{Agent: r.agent, Error: r.why()})
+			a.Judges = append(a.Judges, api.Judge{Agent: r.agent, Error: r.why()})
 			continue
 		}
 		sum, weight := 0.0, 0.0
@@ -235,20 +190,22 @@ func (p *Plan) assessment(all []reply, lines []string) *Assessment {
 				one.Evidence[k].Found = quoted(lines, &one.Evidence[k])
 			}
 			item := &a.Items[n]
-			item.Says = append(item.Says, Judgement{r.agent, one.Score, one.Comment, one.Evidence})
+			item.Says = append(item.Says, api.Judgement{
+				Agent: r.agent, Score: one.Score, Comment: one.Comment, Evidence: one.Evidence,
+			})
 			sum += severities[item.Severity] * one.Score
 		}
 		for _, item := range p.Rubric { // an item that a judge skips fails
 			weight += severities[item.Severity]
 		}
 		score := round(sum / weight)
-		a.Judges = append(a.Judges, Judge{Agent: r.agent, Score: score, Passed: score >= PassMark, Summary: said.Summary})
+		a.Judges = append(a.Judges, api.Judge{Agent: r.agent, Score: score, Passed: score >= PassMark, Summary: said.Summary})
 	}
-	a.sum()
+	sum(a)
 	return a
 }
 
-func (a *Assessment) sum() {
+func sum(a *api.Assessment) {
 	judges, total := 0, 0.0
 	for _, j := range a.Judges {
 		if j.Error == "" {
@@ -288,7 +245,7 @@ func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 var place = lazyregexp.New(`(?i)^\s*lines?\s+(\d{1,7})(?:\s*(?:-|–|to)\s*(\d{1,7}))?\s*$`)
 
 // quoted reports whether a quotation is in the lines that it names.
-func quoted(lines []string, e *Evidence) bool {
+func quoted(lines []string, e *api.Evidence) bool {
 	m := place.FindStringSubmatch(e.Place)
 	if m == nil || strings.TrimSpace(e.Quote) == "" {
 		return false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 )
 
 // Run asks a team in a program of its own, and waits for the outcome. o defines the agents
@@ -13,7 +14,7 @@ import (
 // the example. Of task it uses the principal, the session with its history, and the workspace. The run
 // may park or be interrupted like any other. The report then covers the work so far, and
 // Runner.Resume, with options that [Join] has changed, continues the run.
-func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*Report, *agent.State, error) {
+func Run(ctx context.Context, o agent.Options, task agent.Task, r Request) (*api.Report, *agent.State, error) {
 	if o.Agents == nil {
 		return nil, nil, errors.New("team: Options.Agents is missing")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/replay"
@@ -277,7 +278,7 @@ func TestAssess(t *testing.T) {
 		found += fmt.Sprint(e.Found, " ")
 	}
 	equal(t, "evidence", found, "true true false false false ")
-	var content team.Assessment
+	var content api.Assessment
 	if err := json.Unmarshal([]byte(s.Done.Content), &content); err != nil || math.Abs(content.Score-0.725) > 1e-9 {
 		t.Errorf("%s: %v", s.Done.Content, err)
 	}
@@ -361,7 +362,7 @@ func TestConfer_FiftyWithin(t *testing.T) {
 			return say("fine"), nil
 		}
 	}
-	outcomes := func(report *team.Report) string {
+	outcomes := func(report *api.Report) string {
 		count := map[string]int{}
 		for _, a := range report.Answers {
 			count[a.Status+" "+a.ErrorKind]++

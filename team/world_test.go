@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
@@ -173,7 +174,7 @@ func (w *world) options() agent.Options {
 }
 
 // ask asks the team, to the end.
-func (w *world) ask(r team.Request) (*team.Report, *agent.State) {
+func (w *world) ask(r team.Request) (*api.Report, *agent.State) {
 	w.t.Helper()
 	report, s, err := team.Run(w.t.Context(), w.options(), agent.Task{
 		Principal: who, Workspace: "/", Driver: "cli", Session: w.session,
@@ -185,7 +186,7 @@ func (w *world) ask(r team.Request) (*team.Report, *agent.State) {
 }
 
 // child loads the run of an answer.
-func (w *world) child(a *team.Answer) *agent.State {
+func (w *world) child(a *api.Answer) *agent.State {
 	w.t.Helper()
 	s, err := agent.Load(w.t.Context(), w.journal, a.RunID)
 	if err != nil {
@@ -195,7 +196,7 @@ func (w *world) child(a *team.Answer) *agent.State {
 }
 
 // notices counts the notices of a code in the run of an answer.
-func (w *world) notices(a *team.Answer, code string) (n int) {
+func (w *world) notices(a *api.Answer, code string) (n int) {
 	for e, err := range w.journal.Read(w.t.Context(), a.RunID, 0) {
 		if err != nil {
 			w.t.Fatal(err)
@@ -208,7 +209,7 @@ func (w *world) notices(a *team.Answer, code string) (n int) {
 }
 
 // told are the notices of a code about an answer that the run of the team has.
-func (w *world) told(run toolcrib.RunID, a *team.Answer, code string) string {
+func (w *world) told(run toolcrib.RunID, a *api.Answer, code string) string {
 	var all []string
 	for _, b := range w.all(run) {
 		n, ok := b.(*journal.Notice)
@@ -244,7 +245,7 @@ func finish() toolcrib.Delta {
 func page(n int) string { return fmt.Sprintf(`{"url":"https://ok.example/%d"}`, n) }
 
 // statuses are those of the calls of an answer.
-func statuses(a *team.Answer) string {
+func statuses(a *api.Answer) string {
 	all := make([]string, len(a.InnerCalls))
 	for i, c := range a.InnerCalls {
 		if all[i] = c.Status; c.Hop != i+1 {

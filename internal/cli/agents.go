@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -144,7 +145,7 @@ func (a *app) modelsListCommand(cmd *cobra.Command) {
 	})
 }
 
-func (a *app) showModels(list []service.Model) {
+func (a *app) showModels(list []api.Model) {
 	table(a, "NAME|+PROVIDER|INPUT|+CACHED|OUTPUT|CONTEXT|+TOOLS|NOTE", list, modelRow)
 	if a.remote != nil {
 		return // the server has its own price list
@@ -161,7 +162,7 @@ func dated(info catalog.Info) string {
 	return " of " + info.Date
 }
 
-func modelRow(v *service.Model) []string {
+func modelRow(v *api.Model) []string {
 	note := ""
 	switch {
 	case !v.Supported:

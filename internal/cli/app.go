@@ -67,7 +67,7 @@ type app struct {
 	config  *config.Config
 	masker  guard.Masker // all secrets seen so far; shared with the driver of runs
 	service *service.Service
-	api     api             // the service, or a server in its place
+	api     backend         // the service, or a server in its place
 	remote  *remote.Service // that server; nil without one
 	closers []io.Closer
 

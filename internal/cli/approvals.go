@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -33,7 +33,7 @@ func expiresText(v *service.Approval) string {
 	if v.ExpiresAt == nil {
 		return "never"
 	}
-	if v.Status == service.ApprovalExpired {
+	if v.Status == api.ApprovalExpired {
 		return "expired"
 	}
 	return render.Duration(time.Until(*v.ExpiresAt))
@@ -75,7 +75,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	a.fields(11, "run", short(v.Run), "part of", string(v.Parent), "agent", v.Agent, "user", v.User,
 		"kind", string(v.Kind), "workspace", v.Workspace, "reason", v.Reason,
 		"age", render.Duration(time.Since(v.CreatedAt)), "digest", v.Digest)
-	if v.Status == service.ApprovalPending {
+	if v.Status == api.ApprovalPending {
 		a.fields(11, "expires in", expiresText(v))
 	}
 	if v.Question != "" {
@@ -103,10 +103,10 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 		}
 	}
 	a.showDecisions(v)
-	if v.Status == service.ApprovalExpired {
+	if v.Status == api.ApprovalExpired {
 		fmt.Fprintf(a.out, "\nit has expired and counts as denied; %s\n", a.toContinue(v.Driver(), v.Run))
 	}
-	if v.Status != service.ApprovalPending {
+	if v.Status != api.ApprovalPending {
 		return
 	}
 	fmt.Fprintln(a.out)
@@ -144,7 +144,7 @@ func (a *app) showDecisions(v *service.Approval) {
 }
 
 // wordText formats a decision, per call if it was made per call.
-func wordText(v *service.Approval, d *service.ApprovalWord) string {
+func wordText(v *service.Approval, d *api.ApprovalWord) string {
 	if len(d.Calls) == 0 {
 		return d.Text()
 	}
@@ -194,7 +194,7 @@ func toldText(t *service.Told, secrets bool) string {
 }
 
 // proposedText formats that rule for people. It returns "" if r is nil.
-func proposedText(r *propose.Rule) string {
+func proposedText(r *api.Rule) string {
 	if r == nil {
 		return ""
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
@@ -364,7 +365,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 }
 
 // given makes one call for the user and shows its result.
-func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*service.TraceCall, error) {
+func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*api.TraceCall, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return nil, err

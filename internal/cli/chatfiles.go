@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/ignore"
@@ -154,7 +155,7 @@ func (c *chat) completeFile(before, part string) (lines []string) {
 type custom struct {
 	whose, text string
 	args, does  string // for the list of commands
-	prompt      *service.MCPPrompt
+	prompt      *api.MCPPrompt
 }
 
 // customs returns the commands of the user and of the project by their names with a slash: Markdown
@@ -240,7 +241,7 @@ func valueOf(head, key string) string {
 }
 
 // prompt sends the text that an MCP server makes from a prompt. @FILE has no meaning in it.
-func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) error {
+func (c *chat) prompt(ctx context.Context, p api.MCPPrompt, args string) error {
 	if err := c.free(ctx); err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (c *chat) prompt(ctx context.Context, p service.MCPPrompt, args string) err
 }
 
 // promptArguments assigns words to the arguments in order; the last one gets the rest of the text.
-func promptArguments(p service.MCPPrompt, text string) map[string]string {
+func promptArguments(p api.MCPPrompt, text string) map[string]string {
 	out := map[string]string{}
 	for i, a := range p.Arguments {
 		word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")

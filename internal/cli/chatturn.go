@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
@@ -328,7 +329,7 @@ func (c *chat) undo(ctx context.Context, _ string) error {
 }
 
 // undoTurn restores the files that one turn wrote.
-func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service.Undo) error {
+func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []api.Undo) error {
 	var back []string
 	for _, u := range files {
 		if u.Problem != "" {
@@ -351,7 +352,7 @@ func (c *chat) undoTurn(ctx context.Context, run toolcrib.RunID, files []service
 }
 
 // putBack restores the former content of a file by a call through the gate.
-func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u service.Undo) (ok bool, err error) {
+func (c *chat) putBack(ctx context.Context, of toolcrib.RunID, u api.Undo) (ok bool, err error) {
 	raw, err := json.Marshal(map[string]string{"path": u.Path, "content": u.Content})
 	if err != nil {
 		return false, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
@@ -137,7 +138,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 	if err != nil {
 		return noApproval(err, name)
 	}
-	if word.Decision == journal.DecisionAnswer && v.Status == service.ApprovalPending && v.Fits(word.Decision) {
+	if word.Decision == journal.DecisionAnswer && v.Status == api.ApprovalPending && v.Fits(word.Decision) {
 		if word.Result, err = service.AnswerJSON(v.Schema, f.answer); err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision
 
 // decided reports the decision and how to continue, or continues.
 func (a *app) decided(
-	ctx context.Context, v *service.Approval, view service.Decided, who toolcrib.Principal, d *service.Decision,
+	ctx context.Context, v *service.Approval, view api.Decided, who toolcrib.Principal, d *service.Decision,
 	f *decideFlags,
 ) error {
 	servers := v.Driver() == env.DriverServer // the server continues it
@@ -308,9 +309,9 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 	case errors.Is(err, agent.ErrFourEyes):
 		return fmt.Errorf("%w\nAnother person, who is an administrator or has the role %s, decides with: "+
 			"%s approvals show %s", err, agent.RoleApprover, a.self(), v.ID)
-	case v.Status == service.ApprovalExpired:
+	case v.Status == api.ApprovalExpired:
 		return fmt.Errorf("%w; %s", err, a.toContinue(v.Driver(), v.Run))
-	case v.Status == service.ApprovalPending && !v.Fits(word.Decision):
+	case v.Status == api.ApprovalPending && !v.Fits(word.Decision):
 		what, commands := service.WayOn(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))

@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
 )
@@ -168,7 +168,7 @@ func serverAnswers(ctx context.Context, url string) error {
 		return err
 	}
 	defer res.Body.Close()
-	var said server.Readiness
+	var said api.Readiness
 	text, err := io.ReadAll(io.LimitReader(res.Body, most))
 	switch {
 	case err != nil:

@@ -70,8 +70,8 @@ func (a *app) forAdministrators(open opening) opening {
 // arguments, and whether the output is JSON.
 type call struct {
 	context.Context
-	*service.Service     // nil with a server
-	at               api // for commands that also work against a server
+	*service.Service         // nil with a server
+	at               backend // for commands that also work against a server
 	who              toolcrib.Principal
 	args             []string
 	json             bool

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -319,7 +320,7 @@ func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 		return err
 	}
 	d, err := c.DecideOther(c, c.who, request)
-	if err != nil || d.Decision == service.OtherAllow && !allow {
+	if err != nil || d.Decision == api.OtherAllow && !allow {
 		return err
 	}
 	reason := "toolcrib: " + d.Reason

@@ -11,7 +11,7 @@ import (
 
 // agentIs is what knows one agent.
 type agentIs struct {
-	api
+	backend
 	def toolcrib.Agent
 }
 

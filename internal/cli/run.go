@@ -18,8 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/internal/safefile"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -398,7 +398,7 @@ func attachRead(r *service.StartRequest, read service.MCPRead) {
 
 // attached returns the content of a file as an attachment, if its type is supported.
 func attached(name string, data []byte, err error) (toolcrib.OutputFile, error) {
-	file := toolcrib.OutputFile{MediaType: server.MediaType(data), Name: name, Data: data}
+	file := toolcrib.OutputFile{MediaType: media.Type(data), Name: name, Data: data}
 	switch {
 	case err != nil:
 	case len(data) == 0:

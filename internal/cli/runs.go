@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
@@ -280,7 +281,7 @@ func pruneQuestion(runs int, span string, contentOnly bool) string {
 	return "Remove " + which + " for good?"
 }
 
-func (a *app) showPruned(result *store.PruneResult, contentOnly bool) {
+func (a *app) showPruned(result *api.PruneResult, contentOnly bool) {
 	what := "removed"
 	if contentOnly {
 		what = "emptied"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/remote"
@@ -21,9 +22,9 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// api is the interface of commands that also work against a server: either the service of a data
+// backend is the interface of commands that also work against a server: either the service of a data
 // folder, or a server. The principal is an argument; for a server it is the user of the token.
-type api interface {
+type backend interface {
 	Ready(ctx context.Context, who toolcrib.Principal, r service.StartRequest) (toolcrib.Agent, error)
 	Start(ctx context.Context, who toolcrib.Principal, r service.StartRequest, f service.Front) (service.Run, error)
 	Detach(ctx context.Context, who toolcrib.Principal, r service.StartRequest) (service.Run, error)
@@ -38,8 +39,8 @@ type api interface {
 	Events(ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 		write func(journal.Frame) error) error
 	ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error
-	Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]service.Checked, error)
-	Replay(ctx context.Context, who toolcrib.Principal, run string) ([]service.Checked, error)
+	Verify(ctx context.Context, who toolcrib.Principal, run string, kept *store.Head) ([]api.Checked, error)
+	Replay(ctx context.Context, who toolcrib.Principal, run string) ([]api.Checked, error)
 
 	Approvals(ctx context.Context, who toolcrib.Principal) ([]*service.Approval, error)
 	Approval(ctx context.Context, who toolcrib.Principal, name string) (*service.Approval, error)
@@ -47,7 +48,7 @@ type api interface {
 	Edited(
 		ctx context.Context, v *service.Approval, c journal.ApprovalItem, arguments []byte,
 	) (journal.ApprovalItem, error)
-	Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision) (service.Decided, error)
+	Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision) (api.Decided, error)
 	NeedsAnother(who toolcrib.Principal, user string) bool
 	Remembered(ctx context.Context, who toolcrib.Principal, revoked bool, limit int) ([]store.Remembered, error)
 	Forget(ctx context.Context, who toolcrib.Principal, id string) (m store.Remembered, changed bool, err error)
@@ -65,22 +66,22 @@ type api interface {
 	LastRun(ctx context.Context, who toolcrib.Principal, id toolcrib.SessionID) (service.Run, error)
 	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*service.Session, error)
 	LastConversation(ctx context.Context, who toolcrib.Principal) (*service.Session, error)
-	Prune(ctx context.Context, who toolcrib.Principal, r service.PruneRequest) (store.PruneResult, error)
+	Prune(ctx context.Context, who toolcrib.Principal, r service.PruneRequest) (api.PruneResult, error)
 	RemoveSession(ctx context.Context, who toolcrib.Principal, name string, r service.PruneRequest) (
-		store.SessionInfo, store.PruneResult, error)
+		store.SessionInfo, api.PruneResult, error)
 	ImportRun(ctx context.Context, who toolcrib.Principal, in io.Reader) (run toolcrib.RunID, events int, err error)
-	Models(who toolcrib.Principal, provider string, configured bool) ([]service.Model, error)
+	Models(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error)
 	Known(n toolcrib.Notice) bool
 
-	Undoable(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string) ([]service.Undo, error)
+	Undoable(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string) ([]api.Undo, error)
 	RemoveMade(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID) error
-	MCPPrompts(who toolcrib.Principal) ([]service.MCPPrompt, error)
-	MCPPrompt(ctx context.Context, who toolcrib.Principal, p service.MCPPrompt, arguments map[string]string) (
+	MCPPrompts(who toolcrib.Principal) ([]api.MCPPrompt, error)
+	MCPPrompt(ctx context.Context, who toolcrib.Principal, p api.MCPPrompt, arguments map[string]string) (
 		service.MCPRead, error)
 	MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (service.MCPRead, error)
 }
 
-var _, _ api = (*service.Service)(nil), (*remote.Service)(nil)
+var _, _ backend = (*service.Service)(nil), (*remote.Service)(nil)
 
 // remoteCommands are the commands that work against a server, by their first word or in full; localCommands
 // are those about this machine, which ignore $TOOLCRIB_SERVER.
@@ -158,9 +159,9 @@ func (a *app) dial(ctx context.Context, address string) error {
 	return err
 }
 
-// opened returns the api that a command uses and the acting principal: the server, or the service that
+// opened returns the backend that a command uses and the acting principal: the server, or the service that
 // open opens.
-func (a *app) opened(ctx context.Context, open opening) (api, toolcrib.Principal, error) {
+func (a *app) opened(ctx context.Context, open opening) (backend, toolcrib.Principal, error) {
 	if a.remote != nil {
 		return a.remote, a.acting.who, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/version"
@@ -107,7 +108,7 @@ func (a *app) sessionsRemoveCommand(cmd *cobra.Command) {
 // sessionRemoved is a session that was removed with its runs, in the form of --json.
 type sessionRemoved struct {
 	Session toolcrib.SessionID `json:"session_id"`
-	store.PruneResult
+	api.PruneResult
 }
 
 // The export of a session: a header, followed by the exports of its runs.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -169,8 +170,8 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 }
 
 // showTeam writes a table of the agents, and their answers.
-func (a *app) showTeam(r *team.Report, content string, diff bool) {
-	table(a, "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST", r.Answers, func(one *team.Answer) []string {
+func (a *app) showTeam(r *api.Report, content string, diff bool) {
+	table(a, "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST", r.Answers, func(one *api.Answer) []string {
 		calls := make([]string, len(one.InnerCalls))
 		for i, c := range one.InnerCalls {
 			calls[i] = c.Name + " " + c.Status
@@ -217,7 +218,7 @@ func (a *app) showTeam(r *team.Report, content string, diff bool) {
 }
 
 // showDiffs writes how each answer differs from the first.
-func (a *app) showDiffs(answers []team.Answer) {
+func (a *app) showDiffs(answers []api.Answer) {
 	first := -1
 	for i := range answers {
 		if answers[i].Response == "" {
@@ -267,7 +268,7 @@ func (a *app) showSynthesis(raw []byte) {
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
 // showAssessment writes the scores, and the evidence with its positions.
-func (a *app) showAssessment(s *team.Assessment) {
+func (a *app) showAssessment(s *api.Assessment) {
 	word := "does not pass"
 	if s.Passed {
 		word = "passes"
@@ -277,7 +278,7 @@ func (a *app) showAssessment(s *team.Assessment) {
 		head += fmt.Sprintf("; the judges agree to %s", percent(*s.Agreement))
 	}
 	fmt.Fprintln(a.out, a.outStyle.Bold(head))
-	table(a, "ITEM|SEVERITY|SCORE|LOW|HIGH|", s.Items, func(i *team.AssessedItem) []string {
+	table(a, "ITEM|SEVERITY|SCORE|LOW|HIGH|", s.Items, func(i *api.AssessedItem) []string {
 		passed := "fails"
 		if i.Passed {
 			passed = "passes"

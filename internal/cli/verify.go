@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
@@ -25,7 +26,7 @@ import (
 )
 
 // tellChecked prints which checks passed and returns the exit code.
-func (a *app) tellChecked(views []service.Checked, asJSON bool, out io.Writer) error {
+func (a *app) tellChecked(views []api.Checked, asJSON bool, out io.Writer) error {
 	broken := 0
 	for _, v := range views {
 		if !v.OK {
@@ -41,7 +42,7 @@ func (a *app) tellChecked(views []service.Checked, asJSON bool, out io.Writer) e
 		}
 	}
 	if asJSON {
-		if err := printJSON(a.out, append([]service.Checked{}, views...), true); err != nil {
+		if err := printJSON(a.out, append([]api.Checked{}, views...), true); err != nil {
 			return err
 		}
 	}
@@ -247,18 +248,18 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 		head = *kept
 	}
 	v, err := store.VerifyExport(in, keys, head)
-	view := service.Checked{OK: true, File: path, Found: v, Detail: service.FoundText(v)}
+	view := api.Checked{OK: true, File: path, Found: v, Detail: service.FoundText(v)}
 	var broken *store.ChainError
 	switch {
 	case errors.As(err, &broken):
-		view = service.Checked{Run: broken.Run, File: path, Found: broken}
+		view = api.Checked{Run: broken.Run, File: path, Found: broken}
 		view.Detail = service.PathText(path) + ": " + broken.Error()
 	case err != nil:
 		return fmt.Errorf("%s: %v", service.PathText(path), err)
 	case kept != nil:
 		view.Detail += "; " + service.FoundText(head)
 	}
-	return a.tellChecked([]service.Checked{view}, c.json, a.out)
+	return a.tellChecked([]api.Checked{view}, c.json, a.out)
 }
 
 // keysIfAny returns the keys of the data folder, or nil if it has none. It creates nothing.
@@ -347,7 +348,7 @@ func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error)
 	}
 	if asJSON {
 		var failed error
-		if slices.ContainsFunc(found, func(v service.Checked) bool { return !v.OK }) {
+		if slices.ContainsFunc(found, func(v api.Checked) bool { return !v.OK }) {
 			failed = silent(exitFailed)
 		}
 		return cmp.Or(printJSON(a.out,

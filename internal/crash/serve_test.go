@@ -27,6 +27,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/waittest"
@@ -400,7 +401,7 @@ func (w *town) visits(n int) (problems []string) {
 			if err == nil {
 				err = v.begin()
 			}
-			var run client.Run
+			var run api.Run
 			if err == nil {
 				run, err = v.stay()
 			}
@@ -484,7 +485,7 @@ func TestServe_Hung(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = second.insist(func() error {
-		var list struct{ Runs []client.Run }
+		var list struct{ Runs []api.Run }
 		err := second.c.Get(w.patient, client.Path("runs"), nil, &list)
 		if err == nil && len(list.Runs) == 1 {
 			second.run = list.Runs[0].ID

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/toolcrib/toolcrib/client"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
@@ -116,7 +116,7 @@ func TestServe_Trouble(t *testing.T) {
 			}
 			problems := <-found
 			// What was refused is one run, if it is sent again with its key.
-			var late client.Run
+			var late api.Run
 			for status := 503; status != 200; {
 				var text string
 				if status, _, text = w.ask("POST /api/runs", `{"input":"visit-9"}`); status != 503 {
@@ -126,7 +126,7 @@ func TestServe_Trouble(t *testing.T) {
 				}
 			}
 			w.ask("POST /api/runs/"+string(late.ID)+"/cancel", "")
-			var all struct{ Runs []client.Run }
+			var all struct{ Runs []api.Run }
 			if _, _, text := w.ask("GET /api/runs", ""); json.Unmarshal([]byte(text), &all) != nil || len(all.Runs) != 5 {
 				t.Errorf("not 5 runs: %s", text)
 			}

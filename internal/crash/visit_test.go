@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -156,7 +157,7 @@ func (v *visit) begin() error {
 }
 
 // stay does what the run asks for, until it ends.
-func (v *visit) stay() (run client.Run, err error) {
+func (v *visit) stay() (run api.Run, err error) {
 	for {
 		err = v.insist(func() (err error) { run, err = v.c.Run(v.patient, string(v.run)); return err })
 		if err != nil {
@@ -180,7 +181,7 @@ func (v *visit) stay() (run client.Run, err error) {
 }
 
 // decide approves what the run asks about. Of a call in doubt it says what has happened.
-func (v *visit) decide(run client.Run) error {
+func (v *visit) decide(run api.Run) error {
 	var a struct {
 		Kind   journal.ApprovalKind
 		Digest string
@@ -213,7 +214,7 @@ func (v *visit) decide(run client.Run) error {
 }
 
 // carryOut answers the calls that are the client's.
-func (v *visit) carryOut(run client.Run) error {
+func (v *visit) carryOut(run api.Run) error {
 	var results []any
 	for _, c := range run.Trace {
 		if c.Name == "pick_card" && c.Status == "" {
@@ -242,7 +243,7 @@ func (v *visit) say() {
 }
 
 // check returns what is wrong with the run, and with what the client has seen of it.
-func (v *visit) check(run client.Run) (problems []string) {
+func (v *visit) check(run api.Run) (problems []string) {
 	problemf := func(format string, args ...any) {
 		problems = append(problems, v.key+" ("+string(v.run)+"): "+fmt.Sprintf(format, args...))
 	}

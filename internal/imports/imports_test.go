@@ -24,6 +24,7 @@ var layers = []layer{
 	{name: "agent"},
 	{name: "gate", modules: []string{"github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys"}},
 	{name: pureCore},
+	{name: "api"},
 	{name: "journal"},
 	{name: "guard", modules: []string{"github.com/go-json-experiment/json", "golang.org/x/text"}},
 	{name: "."},
@@ -296,7 +297,7 @@ func testsStayOutside(_ map[string]pkg, from, to string) bool {
 func TestRules_Bite(t *testing.T) {
 	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
 	for _, name := range []string{
-		".", "guard", "journal", "gate", "agent", "agent/core", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
+		".", "guard", "journal", "api", "gate", "agent", "agent/core", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
 		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
 		"toolcribtest", "server", "mcp", "mcp/serve",
 	} {
@@ -321,6 +322,8 @@ func TestRules_Bite(t *testing.T) {
 		{coreImportsInwards, "agent/core", "journal", true},
 		{gateKnowsNoCore, "gate", "agent/core", false},
 		{coreImportsInwards, "guard", "journal", false},
+		{coreImportsInwards, "api", "journal", true},
+		{coreImportsInwards, "api", "gate", false},
 		{coreImportsInwards, "agent", "provider/openai", false},
 		{coreImportsInwards, "agent", "github.com/goccy/go-yaml", false},
 		{coreImportsInwards, "gate", "github.com/santhosh-tekuri/jsonschema/v6/kind", true},

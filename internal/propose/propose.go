@@ -6,32 +6,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 )
-
-// Rule is a proposed rule, which has no effect until a person adds it to a configuration.
-type Rule struct {
-	Name  string        `json:"name"`
-	Tools []string      `json:"tools"`
-	When  string        `json:"when"`
-	Then  gate.RuleThen `json:"then"`
-}
-
-// Line returns the rule as an entry of rules in a configuration.
-func (r *Rule) Line() string {
-	return fmt.Sprintf("- {name: %s, tools: [%s], when: '%s', then: %s}", r.Name, strings.Join(r.Tools, ", "),
-		strings.ReplaceAll(r.When, "'", "''"), r.Then)
-}
 
 // Patterns of command lines and path segments without any special characters of shells, paths or CEL.
 var (
@@ -48,7 +34,7 @@ const (
 // applies only in the workspace of the call, and to the same command line of plain words, or to files
 // with the same extension in the same folder, symbolic links resolved. So it never applies to a line
 // with another command, or to a path that leads elsewhere.
-func For(c *journal.ApprovalItem) *Rule {
+func For(c *journal.ApprovalItem) *api.Rule {
 	b := c.Binding
 	if b == nil || b.LeadsTo == "" || len(b.LeadsTo) > maxWorkspace || guard.Visible(b.LeadsTo) != b.LeadsTo {
 		return nil
@@ -65,7 +51,9 @@ func For(c *journal.ApprovalItem) *Rule {
 	}
 	when = "workspace == " + quoted(b.LeadsTo) + " && " + when
 	sum := sha256.Sum256([]byte(c.Name + " " + when))
-	return &Rule{Name: "allow_" + hex.EncodeToString(sum[:4]), Tools: []string{c.Name}, When: when, Then: gate.RuleAllow}
+	return &api.Rule{
+		Name: "allow_" + hex.EncodeToString(sum[:4]), Tools: []string{c.Name}, When: when, Then: string(gate.RuleAllow),
+	}
 }
 
 // whenLine returns a condition for exactly this command line, or "".

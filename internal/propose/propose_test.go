@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/gate/celrule"
 	"github.com/toolcrib/toolcrib/internal/propose"
@@ -26,12 +27,12 @@ type failer interface {
 }
 
 // compiled is a proposed rule as the gate has it.
-func compiled(t failer, r *propose.Rule) *celrule.Set {
+func compiled(t failer, r *api.Rule) *celrule.Set {
 	schema := json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}},"required":["command"],"additionalProperties":false}`)
 	if r.Tools[0] != "exec_shell" {
 		schema = json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path"],"additionalProperties":false}`)
 	}
-	set, err := celrule.New([]celrule.Rule{{Name: r.Name, Tools: r.Tools, When: r.When, Then: r.Then}}, celrule.Options{
+	set, err := celrule.New([]celrule.Rule{{Name: r.Name, Tools: r.Tools, When: r.When, Then: gate.RuleThen(r.Then)}}, celrule.Options{
 		Tools: r.Tools, Schemas: func(string) json.RawMessage { return schema },
 	})
 	if err != nil || len(set.Warnings()) > 0 {

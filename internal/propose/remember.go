@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -13,7 +14,7 @@ import (
 // Asked returns a rule that would allow calls like this one, or nil if none is narrow enough or no rule
 // would prevent the question, which comes from a rule of the configuration, from taint, or from
 // tools.settings.X.confirm: always.
-func Asked(c *journal.ApprovalItem) *Rule {
+func Asked(c *journal.ApprovalItem) *api.Rule {
 	if len(c.Questions) != 1 || c.Questions[0].Setting == "" || !Rememberable([]journal.ApprovalItem{*c}) {
 		return nil
 	}

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/server"
+	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -26,11 +27,9 @@ type agentOf struct {
 // Ready returns the agent of a request, with the fields that a conversation shows.
 func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.StartRequest) (toolcrib.Agent, error) {
 	name := cmp.Or(q.Agent, config.DefaultAgent)
-	list, err := get[struct {
-		Agents []agentOf `json:"agents"`
-	}](ctx, r, nil, "agents")
+	agents, err := list[agentOf](ctx, r, nil, "agents")
 	var names []string
-	for _, a := range list.Agents {
+	for _, a := range agents {
 		if a.Name == name {
 			def := toolcrib.Agent{Name: a.Name, Model: a.Model, Fallback: a.Fallback, ReadOnly: a.ReadOnly || q.ReadOnly}
 			if q.Model != "" {
@@ -53,44 +52,43 @@ func (r *Service) Ready(ctx context.Context, _ toolcrib.Principal, q service.Sta
 // Undoable implements [service.Service.Undoable]. The workspace is that of the user on the server.
 func (r *Service) Undoable(
 	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, _ string,
-) ([]service.Undo, error) {
-	list, err := get[server.WrittenList](ctx, r, nil, "runs", string(run), "written")
-	return list.Files, err
+) ([]api.Undo, error) {
+	out, err := get[api.WrittenList](ctx, r, nil, "runs", string(run), "written")
+	return out.Files, err
 }
 
 // RemoveMade implements [service.Service.RemoveMade].
 func (r *Service) RemoveMade(
 	ctx context.Context, _ toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID,
 ) error {
-	b := server.RemoveMadeRequest{Path: path, By: by}
+	b := api.RemoveMadeRequest{Path: path, By: by}
 	return r.Send(ctx, http.MethodPost, client.Path("runs", string(run), "written"), b, nil)
 }
 
 // MCPPrompts returns the prompts of the server's MCP servers.
-func (r *Service) MCPPrompts(toolcrib.Principal) ([]service.MCPPrompt, error) {
-	list, err := get[server.MCPPromptList](r.ctx, r, nil, "mcp", "prompts")
-	return list.Prompts, err
+func (r *Service) MCPPrompts(toolcrib.Principal) ([]api.MCPPrompt, error) {
+	return list[api.MCPPrompt](r.ctx, r, nil, "mcp", "prompts")
 }
 
 // MCPPrompt returns a prompt of an MCP server, filled in with arguments.
 func (r *Service) MCPPrompt(
-	ctx context.Context, _ toolcrib.Principal, p service.MCPPrompt, arguments map[string]string,
+	ctx context.Context, _ toolcrib.Principal, p api.MCPPrompt, arguments map[string]string,
 ) (service.MCPRead, error) {
-	return r.readMCP(ctx, "prompts", server.MCPPromptRequest{Prompt: p, Arguments: arguments})
+	return r.readMCP(ctx, "prompts", api.MCPPromptRequest{Prompt: p, Arguments: arguments})
 }
 
 // MCPResource returns a resource of an MCP server.
 func (r *Service) MCPResource(
 	ctx context.Context, _ toolcrib.Principal, name, uri string,
 ) (service.MCPRead, error) {
-	return r.readMCP(ctx, "resources", server.MCPResourceRequest{Server: name, URI: uri})
+	return r.readMCP(ctx, "resources", api.MCPResourceRequest{Server: name, URI: uri})
 }
 
 func (r *Service) readMCP(ctx context.Context, what string, body any) (service.MCPRead, error) {
-	out, err := send[server.MCPContent](ctx, r, http.MethodPost, body, "mcp", what)
+	out, err := send[api.MCPContent](ctx, r, http.MethodPost, body, "mcp", what)
 	read := service.MCPRead{Text: out.Text, Taint: out.Taint}
 	for _, f := range out.Files {
-		read.Files = append(read.Files, service.Attachment{MediaType: server.MediaType(f.Data), Name: f.Name, Data: f.Data})
+		read.Files = append(read.Files, service.Attachment{MediaType: media.Type(f.Data), Name: f.Name, Data: f.Data})
 	}
 	return read, err
 }

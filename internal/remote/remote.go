@@ -13,9 +13,9 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
@@ -25,7 +25,7 @@ import (
 // the access token and ignore that in their arguments.
 type Service struct {
 	*client.Client
-	Me      server.Me         // principal of the access token
+	Me      api.Me            // principal of the access token
 	Notice  func(text string) // shows a message to the person
 	ctx     context.Context   // context of operations without a context argument
 	decided *service.Run      // run that continues after the last decision, in its state before
@@ -47,6 +47,12 @@ func get[T any](ctx context.Context, r *Service, q client.Query, path ...string)
 func send[T any](ctx context.Context, r *Service, method string, in any, path ...string) (out T, err error) {
 	err = r.Send(ctx, method, client.Path(path...), in, &out)
 	return out, err
+}
+
+// list sends a GET request for a list of the API, and decodes its entries.
+func list[T any](ctx context.Context, r *Service, q client.Query, path ...string) ([]T, error) {
+	found, err := get[map[string][]T](ctx, r, q, path...)
+	return found[path[len(path)-1]], err
 }
 
 // ofRun is get for a path below a run, which may be named by a part of its ID.
@@ -73,22 +79,17 @@ func (r *Service) id(ctx context.Context, kind, prefix, name string) (string, er
 	if rest := strings.TrimPrefix(name, prefix); name == "last" || rest != name && len(rest) == wholeLength {
 		return name, nil
 	}
-	var found map[string]json.RawMessage
-	var list []struct {
+	found, err := list[struct {
 		ID       string `json:"id"`
 		Approval string `json:"approval_id"`
-	}
-	err := r.Get(ctx, client.Path(kind), client.Query{"id": name}, &found)
-	if err == nil {
-		err = json.Unmarshal(found[kind], &list)
-	}
+	}](ctx, r, client.Query{"id": name}, kind)
 	if err != nil {
 		return "", err
 	}
-	if len(list) != 1 {
+	if len(found) != 1 {
 		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no %s %s", strings.TrimSuffix(kind, "s"), name)
 	}
-	return list[0].ID + list[0].Approval, nil
+	return found[0].ID + found[0].Approval, nil
 }
 
 func (r *Service) Run(ctx context.Context, _ toolcrib.Principal, name string) (service.Run, error) {
@@ -117,7 +118,7 @@ func (r *Service) KeptApprove(
 func (r *Service) Runs(
 	ctx context.Context, _ toolcrib.Principal, q service.RunsQuery,
 ) ([]service.Run, string, error) {
-	page, err := get[server.RunList](ctx, r, client.Query{
+	page, err := get[api.RunList](ctx, r, client.Query{
 		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": q.Session,
 		"parent": q.Parent, "top_level": q.TopLevel, "prompts": q.Prompts, "since": q.Since,
 		"limit": q.Limit, "cursor": q.Cursor,
@@ -158,14 +159,14 @@ func (r *Service) ExportRun(ctx context.Context, _ toolcrib.Principal, name stri
 
 func (r *Service) Verify(
 	ctx context.Context, _ toolcrib.Principal, name string, _ *store.Head,
-) ([]service.Checked, error) {
-	list, err := ofRun[server.CheckedList](ctx, r, name, "verify")
-	return list.Checked, err
+) ([]api.Checked, error) {
+	out, err := ofRun[api.CheckedList](ctx, r, name, "verify")
+	return out.Checked, err
 }
 
-func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string) ([]service.Checked, error) {
-	list, err := ofRun[server.CheckedList](ctx, r, name, "replay")
-	return list.Checked, err
+func (r *Service) Replay(ctx context.Context, _ toolcrib.Principal, name string) ([]api.Checked, error) {
+	out, err := ofRun[api.CheckedList](ctx, r, name, "replay")
+	return out.Checked, err
 }
 
 func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
@@ -194,8 +195,7 @@ func (r *Service) Events(ctx context.Context, _ toolcrib.Principal, name string,
 }
 
 func (r *Service) Approvals(ctx context.Context, _ toolcrib.Principal) ([]*service.Approval, error) {
-	list, err := get[server.ApprovalList](ctx, r, nil, "approvals")
-	return list.Approvals, err
+	return list[*service.Approval](ctx, r, nil, "approvals")
 }
 
 func (r *Service) Approval(
@@ -210,8 +210,8 @@ func (r *Service) Approval(
 
 // decide sends a decision or, with check, asks whether it would be accepted.
 func (r *Service) decide(ctx context.Context, approval string, d *service.Decision, check bool, open []string,
-) (out service.Decided, err error) {
-	b := server.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]server.CallChoice{}}
+) (out api.Decided, err error) {
+	b := api.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]api.CallChoice{}}
 	switch {
 	case d.Word.Arguments == nil || len(d.Calls) == 1 || len(open) == 1:
 	case len(open) == 0: // by someone else, after the approval was read
@@ -238,9 +238,9 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 		}
 	}
 	for id, w := range each {
-		b.Calls[id] = server.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
+		b.Calls[id] = api.CallChoice{Decision: w.Decision, Arguments: w.Arguments, Result: w.Result}
 	}
-	return send[service.Decided](ctx, r, http.MethodPost, b, "approvals", approval)
+	return send[api.Decided](ctx, r, http.MethodPost, b, "approvals", approval)
 }
 
 func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Approval, d service.Decision) error {
@@ -250,10 +250,10 @@ func (r *Service) Check(ctx context.Context, _ toolcrib.Principal, v *service.Ap
 
 // Decide records the state of the run before the decision, so that Resume shows all later events.
 func (r *Service) Decide(ctx context.Context, who toolcrib.Principal, v *service.Approval, d service.Decision,
-) (service.Decided, error) {
+) (api.Decided, error) {
 	_, top, err := r.top(ctx, string(v.Run))
 	if err != nil && toolcrib.CodeOf(err) != toolcrib.CodeNotFound { // an approver may not see the run
-		return service.Decided{}, err
+		return api.Decided{}, err
 	}
 	r.decided = &top
 	return r.decide(ctx, v.ID, &d, false, v.Open())
@@ -289,15 +289,14 @@ func (r *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 func (r *Service) Remembered(
 	ctx context.Context, _ toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
-	list, err := get[server.RememberedList](ctx, r, client.Query{"all": revoked, "limit": limit}, "remembered")
-	return list.Remembered, err
+	return list[store.Remembered](ctx, r, client.Query{"all": revoked, "limit": limit}, "remembered")
 }
 
 // Prune first asks the server how many runs are concerned, so that a person can agree.
 func (r *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, q service.PruneRequest,
-) (result store.PruneResult, err error) {
-	b := server.PruneRequest{Content: q.ContentOnly, WithLater: q.WithLater}
+) (result api.PruneResult, err error) {
+	b := api.PruneRequest{Content: q.ContentOnly, WithLater: q.WithLater}
 	if q.OlderThan > 0 {
 		b.OlderThan = q.OlderThan.String()
 	}
@@ -308,29 +307,29 @@ func (r *Service) Prune(
 		}
 		b.Runs = append(b.Runs, string(run.ID))
 	}
-	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
+	out, err := r.pruned(q.Agrees, func(checked *api.Pruned) (api.Pruned, error) {
 		b.Check = checked == nil
 		if checked != nil {
 			b.Named = &checked.Named
 		}
-		return send[server.Pruned](ctx, r, http.MethodPost, b, "runs", "prune")
+		return send[api.Pruned](ctx, r, http.MethodPost, b, "runs", "prune")
 	})
 	return out.PruneResult, err
 }
 
 func (r *Service) RemoveSession(
 	ctx context.Context, who toolcrib.Principal, name string, q service.PruneRequest,
-) (info store.SessionInfo, result store.PruneResult, err error) {
+) (info store.SessionInfo, result api.PruneResult, err error) {
 	info, err = r.Session(ctx, who, name)
 	if err != nil {
 		return info, result, err
 	}
-	out, err := r.pruned(q.Agrees, func(checked *server.Pruned) (server.Pruned, error) {
-		b := server.RemoveSessionRequest{WithLater: q.WithLater, Check: checked == nil}
+	out, err := r.pruned(q.Agrees, func(checked *api.Pruned) (api.Pruned, error) {
+		b := api.RemoveSessionRequest{WithLater: q.WithLater, Check: checked == nil}
 		if checked != nil {
 			b.Named = &checked.Named
 		}
-		return send[server.Pruned](ctx, r, http.MethodDelete, b, "sessions", string(info.ID))
+		return send[api.Pruned](ctx, r, http.MethodDelete, b, "sessions", string(info.ID))
 	})
 	return store.SessionInfo{ID: out.Session, Name: out.Name}, out.PruneResult, err
 }
@@ -338,8 +337,8 @@ func (r *Service) RemoveSession(
 // pruned removes runs if agrees returns nil. It calls do with nil to check what would be removed, then with the result
 // of the check to remove exactly that.
 func (r *Service) pruned(
-	agrees func(int) error, do func(checked *server.Pruned) (server.Pruned, error),
-) (server.Pruned, error) {
+	agrees func(int) error, do func(checked *api.Pruned) (api.Pruned, error),
+) (api.Pruned, error) {
 	out, err := do(nil)
 	for _, text := range out.Notices {
 		r.Notice(text)
@@ -360,10 +359,10 @@ func (r *Service) ImportRun(
 	if err == nil && len(data) > maxImport {
 		err = toolcrib.Errorf(toolcrib.CodeTooLarge, "an export of more than %d bytes is imported where the server runs", maxImport)
 	}
-	var out server.Imported
+	var out api.Imported
 	if err == nil {
-		body := server.ImportRequest{Export: string(data)}
-		out, err = send[server.Imported](ctx, r, http.MethodPost, body, "runs", "import")
+		body := api.ImportRequest{Export: string(data)}
+		out, err = send[api.Imported](ctx, r, http.MethodPost, body, "runs", "import")
 	}
 	return out.Run, out.Events, err
 }
@@ -373,34 +372,36 @@ const maxImport = 64 << 20
 
 // Skills returns the skills of the server.
 func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
-	list, err := get[server.SkillList](ctx, r, nil, "skills")
-	for i := range list.Skills {
-		all = append(all, skillOf(&list.Skills[i], ""))
+	found, err := list[api.Skill](ctx, r, nil, "skills")
+	for i := range found {
+		all = append(all, skillOf(&found[i], ""))
 	}
 	return all, err
 }
 
 // Skill returns a skill with its text.
 func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error) {
-	one, err := get[server.ShownSkill](ctx, r, nil, "skills", name)
+	one, err := get[api.ShownSkill](ctx, r, nil, "skills", name)
 	k := skillOf(&one.Skill, one.Text)
 	return &k, err
 }
 
-func skillOf(k *server.Skill, text string) service.Skill {
+func skillOf(k *api.Skill, text string) service.Skill {
 	return service.Skill{State: k.State, Skill: &skill.Skill{
 		Reason: k.Reason, Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, Hash: k.Hash, Body: text,
 	}}
 }
 
 func (r *Service) Forget(ctx context.Context, _ toolcrib.Principal, id string) (store.Remembered, bool, error) {
-	out, err := send[server.Revoked](ctx, r, http.MethodDelete, nil, "remembered", id)
+	out, err := send[struct {
+		store.Remembered
+		Changed bool `json:"changed"`
+	}](ctx, r, http.MethodDelete, nil, "remembered", id)
 	return out.Remembered, out.Changed, err
 }
 
 func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]service.Tool, error) {
-	list, err := get[server.ToolList](ctx, r, nil, "tools")
-	return list.Tools, err
+	return list[service.Tool](ctx, r, nil, "tools")
 }
 
 func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (service.Tool, error) {
@@ -410,7 +411,7 @@ func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (
 func (r *Service) SwitchTool(
 	ctx context.Context, _ toolcrib.Principal, q service.SwitchRequest,
 ) (service.Switched, error) {
-	path, method, body := []string{"tools", q.Tool}, http.MethodPut, any(server.Switch{Enabled: q.Enabled})
+	path, method, body := []string{"tools", q.Tool}, http.MethodPut, any(api.Switch{Enabled: q.Enabled})
 	if q.Group != "" {
 		path = []string{"tool-groups", q.Group}
 	}
@@ -423,7 +424,7 @@ func (r *Service) SwitchTool(
 func (r *Service) Explain(
 	ctx context.Context, _ toolcrib.Principal, q service.ExplainRequest,
 ) (service.Explained, error) {
-	b := server.ExplainRequest{
+	b := api.ExplainRequest{
 		Tool: q.Tool, Agent: q.Agent, Tools: q.StartRequest.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly,
 		Approve: wire(q.Approve), Run: q.Run, Tainted: q.Tainted,
 	}
@@ -506,9 +507,8 @@ func (r *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 	return r.Run(ctx, who, string(info.LastRun))
 }
 
-func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool) ([]service.Model, error) {
-	list, err := get[server.ModelList](r.ctx, r, client.Query{"provider": provider, "known": !configured}, "models")
-	return list.Models, err
+func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {
+	return list[api.Model](r.ctx, r, client.Query{"provider": provider, "known": !configured}, "models")
 }
 
 // Known always returns false: it is not recorded here which notices a person has read.

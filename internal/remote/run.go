@@ -14,9 +14,9 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -33,7 +33,7 @@ func (r *Service) Start(
 	}
 	if q.Given != nil {
 		return w.watch(ctx, nil, func(ctx context.Context) error {
-			out, err := send[server.ToolCalled](ctx, r, http.MethodPost, server.ToolCallRequest{
+			out, err := send[api.ToolCalled](ctx, r, http.MethodPost, api.ToolCallRequest{
 				Target: q.Given.Name, Body: raw(q.Given), Agent: q.Agent, Skills: q.Skills, ReadOnly: q.ReadOnly,
 				Approve: wire(q.Approve), Detach: true, Tools: q.Tools, SessionID: q.Session,
 			}, "tools", "call")
@@ -55,17 +55,17 @@ func (r *Service) Detach(ctx context.Context, _ toolcrib.Principal, q service.St
 }
 
 // body returns the body of the request for a run.
-func (r *Service) body(q service.StartRequest) server.RunRequest {
-	body := server.RunRequest{
+func (r *Service) body(q service.StartRequest) api.RunRequest {
+	body := api.RunRequest{
 		Agent: q.Agent, Input: q.Prompt, Tools: q.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly, SessionID: q.Session,
-		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*server.ToolChoice)(q.ToolChoice),
+		Model: q.Model, Continue: q.Continue, Approve: wire(q.Approve), ToolChoice: (*api.ToolChoice)(q.ToolChoice),
 		Compact: q.Compact, Again: q.Again, Taint: q.Taint,
 	}
 	if q.MaxIterations > 0 {
-		body.Limits = &server.Limits{MaxIterations: &q.MaxIterations}
+		body.Limits = &api.Limits{MaxIterations: &q.MaxIterations}
 	}
 	for _, file := range q.Files {
-		body.Files = append(body.Files, server.File{Name: file.Name, Data: file.Data})
+		body.Files = append(body.Files, api.File{Name: file.Name, Data: file.Data})
 	}
 	return body
 }
@@ -89,7 +89,7 @@ func (r *Service) Resume(
 	if top.ID != named.ID && !q.Decided {
 		r.Notice(fmt.Sprintf("run %s is part of run %s; the run at the top continues", named.ID, named.ParentID))
 	}
-	path, body := client.Path("runs", string(named.ID), "resume"), server.ResumeRequest{
+	path, body := client.Path("runs", string(named.ID), "resume"), api.ResumeRequest{
 		Approve: wire(q.Approve), Message: q.Message, Model: q.Model, AddIterations: q.Add.Iterations, AddCost: q.Add.CostUSD,
 		AddTokens: q.Add.Tokens, AddRequests: q.Add.Requests,
 	}
@@ -108,7 +108,7 @@ func (r *Service) Fork(
 	if err != nil {
 		return service.Run{}, err
 	}
-	body := server.ForkRequest{Input: q.Prompt, Approve: wire(q.Approve)}
+	body := api.ForkRequest{Input: q.Prompt, Approve: wire(q.Approve)}
 	if q.Round > 0 {
 		body.Round = &q.Round
 	}
@@ -339,7 +339,7 @@ func (w *watched) saying(ctx context.Context) (stop func()) {
 				continue
 			}
 			path := client.Path("runs", string(w.id()), "message")
-			err := w.r.Send(ctx, http.MethodPost, path, server.Said{Text: text}, nil)
+			err := w.r.Send(ctx, http.MethodPost, path, api.Said{Text: text}, nil)
 			var away *client.UnreachableError
 			switch {
 			case err != nil && (ctx.Err() != nil || errors.As(err, &away) && !away.Sent()):
@@ -385,14 +385,14 @@ func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
 	if _, shown := w.asked.LoadOrStore(v.ApprovalID, true); shown {
 		return
 	}
-	at := &service.Run{ID: v.RunID, User: w.r.Me.User, Pending: &service.Pending{
+	at := &service.Run{ID: v.RunID, User: w.r.Me.User, Pending: &api.Pending{
 		Pending: journal.Pending{
 			ApprovalID: v.ApprovalID, Digest: v.Digest, Kind: string(v.Kind), Question: v.Question, Schema: v.Schema,
 		},
 		Reason: v.Reason,
 	}}
 	for _, c := range v.Calls {
-		at.Pending.Calls = append(at.Pending.Calls, service.PendingCall{ApprovalItem: c})
+		at.Pending.Calls = append(at.Pending.Calls, api.PendingCall{ApprovalItem: c})
 	}
 	w.asks.Go(func() {
 		decided, err := w.askOne(w.ctx, at)
@@ -474,7 +474,7 @@ func (w *watched) answer(ctx context.Context, q *service.Question, a service.Ans
 		if err != nil {
 			return err
 		}
-		return w.r.Send(ctx, http.MethodPost, client.Path("runs", string(q.Run), "resume"), server.ResumeRequest{
+		return w.r.Send(ctx, http.MethodPost, client.Path("runs", string(q.Run), "resume"), api.ResumeRequest{
 			AddIterations: add.Iterations, AddCost: add.CostUSD, AddTokens: add.Tokens, AddRequests: add.Requests,
 			Detach: true,
 		}, nil)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -24,13 +26,13 @@ import (
 //
 // Removed data is overwritten. Then the whole file is rewritten, which takes seconds for each GiB,
 // during which other writers wait, and as much disk space again as the file has.
-func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
+func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (api.PruneResult, error) {
 	if err := o.Check(); err != nil {
-		return store.PruneResult{}, err
+		return api.PruneResult{}, err
 	}
 	runs, err := s.toPrune(ctx, o)
 	if err != nil {
-		return store.PruneResult{}, err
+		return api.PruneResult{}, err
 	}
 	result, _, err := s.pruneEach(ctx, runs, s.now(), o, math.MaxInt)
 	if err == nil && len(result.Runs) > 0 {
@@ -93,7 +95,7 @@ func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcri
 // reports whether others are left.
 func (s *Store) pruneEach(
 	ctx context.Context, runs []toolcrib.RunID, now time.Time, o store.PruneOptions, most int,
-) (result store.PruneResult, more bool, err error) {
+) (result api.PruneResult, more bool, err error) {
 	for _, run := range runs {
 		if len(result.Runs) >= most {
 			return result, true, nil
@@ -198,7 +200,7 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	}
 	h.Record.Content, h.Record.PrunedAt = "", wholeMicro(now)
 	if failure := h.Record.Error; failure != nil {
-		h.Record.Error = &store.RunError{Code: failure.Code, Class: failure.Class, Ref: failure.Ref}
+		h.Record.Error = &journal.RunError{Code: failure.Code, Class: failure.Class, Ref: failure.Ref}
 	}
 	var err error
 	if h.Docs, err = h.Record.Docs(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -45,7 +46,7 @@ func begun(t testing.TB, s *sqlite.Store, run toolcrib.RunID, text string) {
 		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", Question: text}})
 }
 
-func prune(t testing.TB, s *sqlite.Store, o store.PruneOptions) store.PruneResult {
+func prune(t testing.TB, s *sqlite.Store, o store.PruneOptions) api.PruneResult {
 	t.Helper()
 	o.By = "ann"
 	result, err := s.Prune(t.Context(), o)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -435,7 +436,7 @@ func (f *forest) pruneOld() {
 	var pruned []toolcrib.RunID
 	var err error
 	if rapid.Bool().Draw(f.rt, "by hand") {
-		var result store.PruneResult
+		var result api.PruneResult
 		result, err = f.s.Prune(f.t.Context(), store.PruneOptions{OlderThan: age, ContentOnly: contentOnly, By: "ann"})
 		pruned = result.Runs
 	} else {
