@@ -56,8 +56,17 @@ func New(options Options) []toolcrib.Tool {
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}
+	here := pathOf{"."}
 	return []toolcrib.Tool{
-		newReadFile(s), newListDirectory(s), newSearchFiles(s), newWriteFile(s), newEditFile(s), newGetTree(s),
+		newReadTool(s, nameReadFile, "Read a text file of the workspace, whole or some lines of it.", readFileParameters,
+			false, readFileInput{}, readFile),
+		newReadTool(s, nameListDirectory, "List one folder of the workspace.", listDirectoryParameters,
+			false, here, listDirectory),
+		newReadTool(s, nameSearchFiles, "Find lines that match a regular expression, or files by name.", searchFilesParameters,
+			true, searchFilesInput{pathOf: here}, searchFiles),
+		newWriteFile(s), newEditFile(s),
+		newReadTool(s, nameGetTree, "Show the folders and files of the workspace as a tree.", getTreeParameters,
+			true, treeInput{pathOf: here}, getTree),
 		newReadMeta(s),
 	}
 }

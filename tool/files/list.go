@@ -38,14 +38,6 @@ type listEntry struct {
 	IsSymlink bool   `json:"is_symlink,omitempty"`
 }
 
-func newListDirectory(s *settings) toolcrib.Tool {
-	return &readTool[pathOf]{
-		about: about{set: s, spec: spec(nameListDirectory, "List one folder of the workspace.", listDirectoryParameters,
-			toolcrib.EffectReadOnly)},
-		absent: pathOf{"."}, read: listDirectory,
-	}
-}
-
 // listDirectory lists one folder. A link is described by its target if that is inside the workspace,
 // and only as a link otherwise.
 func listDirectory(ctx context.Context, _ toolcrib.Call, w *workspace, p place, _ pathOf) (toolcrib.Output, error) {

@@ -66,7 +66,16 @@ func (p pathOf) path() string { return p.Path }
 type readTool[In interface{ path() string }] struct {
 	about
 	absent In // arguments that a call leaves out
-	read   func(ctx context.Context, call toolcrib.Call, w *workspace, p place, in In) (toolcrib.Output, error)
+	read   readFunc[In]
+}
+
+type readFunc[In any] func(context.Context, toolcrib.Call, *workspace, place, In) (toolcrib.Output, error)
+
+func newReadTool[In interface{ path() string }](
+	s *settings, name, description, parameters string, tree bool, absent In, read readFunc[In],
+) toolcrib.Tool {
+	about := about{s, spec(name, description, parameters, toolcrib.EffectReadOnly), tree}
+	return &readTool[In]{about, absent, read}
 }
 
 // Plan decodes the arguments and resolves the path.

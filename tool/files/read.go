@@ -49,14 +49,6 @@ type readFileResult struct {
 	NextOffset int64  `json:"next_offset,omitempty"` // line number, from 1
 }
 
-func newReadFile(s *settings) toolcrib.Tool {
-	return &readTool[readFileInput]{
-		about: about{set: s, spec: spec(nameReadFile, "Read a text file of the workspace, whole or some lines of it.",
-			readFileParameters, toolcrib.EffectReadOnly)},
-		read: readFile,
-	}
-}
-
 // readFile returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does
 // not cut the result to the limits of the call; the runtime does.
 func readFile(ctx context.Context, _ toolcrib.Call, w *workspace, p place, in readFileInput) (toolcrib.Output, error) {

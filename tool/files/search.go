@@ -81,14 +81,6 @@ type searchMatch struct {
 	Text string `json:"text,omitempty"` // at most 500 bytes of the line
 }
 
-func newSearchFiles(s *settings) toolcrib.Tool {
-	return &readTool[searchFilesInput]{
-		about: about{set: s, tree: true, spec: spec(nameSearchFiles,
-			"Find lines that match a regular expression, or files by name.", searchFilesParameters, toolcrib.EffectReadOnly)},
-		absent: searchFilesInput{pathOf: pathOf{"."}}, read: searchFiles,
-	}
-}
-
 // searchFiles searches until it has max_results or reaches another bound, and says which.
 func searchFiles(ctx context.Context, _ toolcrib.Call, w *workspace, p place, in searchFilesInput) (
 	toolcrib.Output, error,

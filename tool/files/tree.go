@@ -66,14 +66,6 @@ type treeNode struct {
 	list *ignore.List // ignore rules of the folders above; nil if nothing is ignored
 }
 
-func newGetTree(s *settings) toolcrib.Tool {
-	return &readTool[treeInput]{
-		about: about{set: s, tree: true, spec: spec(nameGetTree, "Show the folders and files of the workspace as a tree.",
-			getTreeParameters, toolcrib.EffectReadOnly)},
-		absent: treeInput{pathOf: pathOf{"."}}, read: getTree,
-	}
-}
-
 // getTree shows the folders and files of a workspace, without protected and hidden ones (N19, N24):
 // level by level, until it has limit entries or reaches another bound, and says which.
 func getTree(ctx context.Context, call toolcrib.Call, w *workspace, p place, in treeInput) (toolcrib.Output, error) {

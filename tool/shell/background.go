@@ -175,10 +175,10 @@ func (g *background) find(run toolcrib.RunID, id string) *process {
 // start starts a plan in the background, and closes the plan when the command ends.
 func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most time.Duration) (toolcrib.Output, error) {
 	stopped, stop := context.WithCancelCause(context.Background())
-	b := &process{id: "proc_" + call.ID, line: p.line, stop: stop, ended: make(chan struct{})}
+	b := &process{id: "proc_" + call.ID, line: p.Command, stop: stop, ended: make(chan struct{})}
 	work := func(lasting context.Context) {
 		defer s.background.forget(call.Run, b)
-		defer p.close()
+		defer p.w.Close()
 		timed, cancel := context.WithCancelCause(lasting)
 		defer cancel(nil)
 		defer context.AfterFunc(stopped, func() { cancel(errStopped) })()
@@ -188,12 +188,12 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 		<-lasting.Done() // until then read_output can find it
 	}
 	if err := s.background.add(call.Run, b); err != nil {
-		p.close()
+		p.w.Close()
 		return toolcrib.Output{}, err
 	}
 	if call.Behind == nil || !call.Behind(work) {
 		s.background.forget(call.Run, b)
-		p.close()
+		p.w.Close()
 		return toolcrib.Output{}, refuse("nothing can run in the background here")
 	}
 	b.wait(ctx, time.Second) // report a command that fails at once

@@ -18,7 +18,7 @@ func Argvs(t testing.TB, made toolcrib.Tool, call toolcrib.Call) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.w.Close()
 	var all [][]string
 	for _, s := range p.steps {
 		for _, c := range s.Commands {

@@ -22,7 +22,6 @@ import (
 type plan struct {
 	arguments
 	timeout time.Duration
-	line    string
 	file    *syntax.File // the line, parsed
 	root    fs.FileInfo  // the workspace as it was judged
 	looked  []looked
@@ -50,8 +49,6 @@ type looked struct {
 	reads      bool // whether it is a file or folder that is only read
 }
 
-func (p *plan) close() { p.w.Close() }
-
 // reopen opens the workspace of a plan for its run. It returns an error if the workspace, the
 // repository or a file that the line names is not what was judged.
 func (s *shell) reopen(call toolcrib.Call, p *plan) (*plan, error) {
@@ -62,31 +59,32 @@ func (s *shell) reopen(call toolcrib.Call, p *plan) (*plan, error) {
 	now := *p
 	now.w, now.set = w, s.options.resolved(w.Dir)
 	now.set.git = p.set.git
-	if err := now.unchanged(p); err != nil {
-		w.Close()
-		return nil, err
+	if what := now.changed(p); what != "" {
+		err = refuse("%s was changed after the call was judged; call again", what)
+	} else if err = now.ownFiles(); err == nil {
+		return &now, nil
 	}
-	return &now, nil
+	w.Close()
+	return nil, err
 }
 
-// unchanged returns an error unless the state of the files is the one that was judged.
-func (p *plan) unchanged(judged *plan) error {
-	const again = "changed after the call was judged; call again"
+// changed returns what is not as it was judged, or "".
+func (p *plan) changed(judged *plan) string {
 	root, err := p.w.Root.Stat(".")
 	switch {
 	case err != nil || !os.SameFile(root, judged.root) || p.w.Dir != judged.w.Dir || p.set.hides(p.w.Dir):
-		return refuse("the workspace was " + again)
+		return "the workspace"
 	case p.usesGit && gitRuns(p.w.Dir) != p.gitRuns:
-		return refuse("the configuration of the repository was " + again)
+		return "the configuration of the repository"
 	}
 	for _, l := range p.looked {
 		found, err := p.w.resolve(l.word)
 		special := l.reads && found.Info != nil && !found.Info.Mode().IsRegular() && !found.Info.IsDir()
 		if err != nil || found.Real != l.real || special || p.set.hides(p.w.Abs(found.Real)) {
-			return refuse("%s was "+again, quote(l.word))
+			return quote(l.word)
 		}
 	}
-	return p.ownFiles()
+	return ""
 }
 
 // plan judges a call. The workspace is open meanwhile.
@@ -113,7 +111,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	defer w.Close()
 	p := &plan{
-		arguments: in, timeout: timeout, line: in.Command, file: file, set: s.options.resolved(w.Dir), w: w,
+		arguments: in, timeout: timeout, file: file, set: s.options.resolved(w.Dir), w: w,
 		touched: map[string]int{}, programs: line.programs,
 	}
 	if p.set.hides(w.Dir) {
@@ -548,11 +546,11 @@ func (s *shell) planAny(p *plan, file *syntax.File) error {
 	if err != nil {
 		return err
 	}
-	if what := bashOnly(file, p.line); name != "bash" && what != "" && !s.options.Elsewhere {
+	if what := bashOnly(file, p.Command); name != "bash" && what != "" && !s.options.Elsewhere {
 		return refuse("%s: only bash has this, and the line would be run by %s; write it without", what, name)
 	}
 	p.shell = name
-	run := jail.Command{Path: path, Args: []string{name, "-c", p.line}, Out: jail.ToOut, Err: jail.ToErr}
+	run := jail.Command{Path: path, Args: []string{name, "-c", p.Command}, Out: jail.ToOut, Err: jail.ToErr}
 	p.steps = []jail.Step{{Commands: []jail.Command{run}}}
 	return nil
 }

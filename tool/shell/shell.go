@@ -324,7 +324,7 @@ func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, err
 		Concerns: s.concerns(p),
 		Matches:  p.matches,
 		Preview: func(context.Context) (toolcrib.Preview, error) {
-			return toolcrib.Preview{Kind: "text", Text: p.line + "\n\n" + s.confinement(p)}, nil
+			return toolcrib.Preview{Kind: "text", Text: p.Command + "\n\n" + s.confinement(p)}, nil
 		},
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return s.do(ctx, call, p) },
 	}
@@ -406,7 +406,7 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 		}
 		return s.start(ctx, call, p, timeout)
 	}
-	defer p.close()
+	defer p.w.Close()
 	progress := &progress{report: call.Progress}
 	if call.Progress == nil {
 		progress.report = func(string, float64) {}

@@ -83,9 +83,6 @@ func (t *getEnv) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output,
 // concerns returns a concern with those of the named variables that are set, and that are neither
 // harmless nor redacted because of their names.
 func (t *getEnv) concerns(named []string) []toolcrib.Concern {
-	if t.raw {
-		return nil
-	}
 	show := func(_, value string) string { return value }
 	set, _ := environment(t.options.Environ(), named, show)
 	var names []string
@@ -94,7 +91,7 @@ func (t *getEnv) concerns(named []string) []toolcrib.Concern {
 			names = append(names, guard.Visible(cut(name)))
 		}
 	}
-	if len(names) == 0 {
+	if t.raw || len(names) == 0 {
 		return nil
 	}
 	why := "shows the values of environment variables: " + cut(strings.Join(names, ", "))

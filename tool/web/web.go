@@ -254,7 +254,11 @@ func (f *fetcher) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 			r := *r
 			r.call = call
-			return f.fetch(ctx, &r)
+			p, err := f.get(ctx, &r)
+			if err != nil {
+				return toolcrib.Output{}, err
+			}
+			return f.result(ctx, &r, p)
 		},
 	}
 	if !r.reads {
@@ -379,13 +383,4 @@ func (f *fetcher) userAgent() string {
 // Call plans the call and runs the plan.
 func (f *fetcher) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.RunPlan(ctx, f, call)
-}
-
-// fetch reads the address.
-func (f *fetcher) fetch(ctx context.Context, r *request) (toolcrib.Output, error) {
-	p, err := f.get(ctx, r)
-	if err != nil {
-		return toolcrib.Output{}, err
-	}
-	return f.result(ctx, r, p)
 }

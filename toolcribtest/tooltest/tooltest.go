@@ -256,7 +256,7 @@ func Plan(ctx context.Context, tool toolcrib.Tool, call toolcrib.Call) (*toolcri
 	plan := &toolcrib.Plan{Run: tool.Call}
 	if p, ok := tool.(toolcrib.Planner); ok {
 		var err error
-		if plan, err = p.Plan(ctx, judged(call)); err != nil {
+		if plan, err = p.Plan(ctx, call); err != nil {
 			return nil, err
 		}
 	}
@@ -286,12 +286,6 @@ func Preview(ctx context.Context, tool toolcrib.Tool, call toolcrib.Call) (toolc
 		return toolcrib.Preview{}, err
 	}
 	return plan.Preview(ctx)
-}
-
-// judged returns the call as a tool plans it.
-func judged(call toolcrib.Call) toolcrib.Call {
-	call.Progress, call.Invoke = nil, nil
-	return call
 }
 
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
@@ -381,7 +375,7 @@ func testArguments(t *testing.T, tool toolcrib.Tool, cases Cases) {
 // testJudged asks for the plan of a call twice: nothing may change, and the plans must agree. Then a
 // prepared call is run and reconciled.
 func testJudged(t *testing.T, tool toolcrib.Tool, cases Cases, c Case) {
-	call := judged(cases.call(t, tool, c))
+	call := cases.call(t, tool, c)
 	before := snapshot(t, call.Workspace)
 	first, refused := ask(t, tool, call)
 	if second, _ := ask(t, tool, call); !equal(first, second) {
