@@ -26,13 +26,11 @@ import (
 // It never follows a redirect, so that the key reaches only the configured
 // host, and never retries: that is the loop's decision.
 type Client struct {
-	opts    Options
-	base    *url.URL
-	rt      http.RoundTripper
-	auth    func(h http.Header, key string)
-	header  func() (http.Header, error) // of every request; a transport must not change it (http.RoundTripper)
-	buffers sync.Pool                   // *[]byte for reading
-	bodies  sync.Pool                   // *[]byte for bodies
+	opts   Options
+	base   *url.URL
+	rt     http.RoundTripper
+	auth   func(h http.Header, key string)
+	header func() (http.Header, error) // of every request; a transport must not change it (http.RoundTripper)
 }
 
 // Bearer puts a key into the headers as most APIs expect it; if key is "", it does nothing.
@@ -89,8 +87,9 @@ type Reply struct {
 	eof    bool        // the body was read to its end
 	spoken atomic.Bool // the first piece has arrived
 	url    url.URL
-	sent   outgoing
 	trace  httptrace.ClientTrace
+	// connecting is true while the transport has no connection, and so nothing was sent.
+	connecting atomic.Bool
 
 	emit  Emit
 	quiet bool // the caller has stopped listening
@@ -120,28 +119,22 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 	r.timer = time.AfterFunc(c.opts.FirstTokenTimeout, r.tooSlow)
 	// The client's own transport takes another connection only if nothing was sent on the
 	// first. For a transport of the caller, only its trace is reliable.
-	r.sent.connecting.Store(c.opts.Transport == nil)
-	r.trace.GetConn = func(string) { r.sent.connecting.Store(true) }
-	r.trace.GotConn = func(httptrace.GotConnInfo) {
-		r.sent.connecting.Store(false)
-		r.sent.connections.Add(1)
-	}
-	r.trace.WroteRequest = func(httptrace.WroteRequestInfo) { r.sent.written.Add(1) }
+	r.connecting.Store(c.opts.Transport == nil)
+	r.trace.GetConn = func(string) { r.connecting.Store(true) }
+	r.trace.GotConn = func(httptrace.GotConnInfo) { r.connecting.Store(false) }
 	req := (&http.Request{
 		Method: method, URL: &r.url, Header: header, Host: c.base.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(r.ctx, &r.trace))
 	if body != nil {
-		if b, ok := c.bodies.Get().(*[]byte); ok {
-			r.sent.bytes = *b
-		}
-		r.sent.join(body)
-		req.Body, _ = r.sent.open() // never fails
-		req.ContentLength, req.GetBody = int64(len(r.sent.bytes)), r.sent.open
+		whole := bytes.Join(body.parts, nil)
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil }
+		req.Body, _ = req.GetBody() // never fails
+		req.ContentLength = int64(len(whole))
 	}
 	resp, err := c.rt.RoundTrip(req)
 	if err != nil {
-		err = r.failure(err, r.sent.connecting.Load())
+		err = r.failure(err, r.connecting.Load())
 		r.Close()
 		return nil, err
 	}
@@ -223,20 +216,6 @@ func (r *Reply) tooSlow() {
 	r.cancel(errFirstToken)
 }
 
-func (c *Client) buffer() []byte {
-	if b, ok := c.buffers.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, readBytes)
-}
-
-// keep returns a buffer to the pool, unless it has grown large.
-func (c *Client) keep(b []byte) {
-	if b = b[:cap(b)]; len(b) >= readBytes && len(b) <= maxKept {
-		c.buffers.Put(&b)
-	}
-}
-
 // All reads the whole body, up to the bound of a reply.
 func (r *Reply) All() ([]byte, error) { return r.all(r.client.opts.MaxReplyBytes) }
 
@@ -261,14 +240,6 @@ func (r *Reply) Finish() {
 	r.timer.Reset(drainTime)
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.body, 64<<10)) // the reply is complete
 	r.Close()
-}
-
-// release keeps the memory of the request's body for another request, if the whole reply has
-// arrived and the transport no longer uses the body.
-func (r *Reply) release() {
-	if b := r.sent.bytes; r.sent.free() && cap(b) > 0 && cap(b) <= maxKept {
-		r.client.bodies.Put(&b)
-	}
 }
 
 // Close ends the reply at once. It may be called more than once.
@@ -396,38 +367,7 @@ func Mask(s, secret string) string {
 // Body is the body of one request, in encoded pieces. They are
 // joined when it is sent: net/http sends a body that is in memory
 // together with the header in one write; any other body costs another write and a buffer.
-// The pieces must not change until the response has arrived.
 type Body struct{ parts [][]byte }
 
 // NewBody returns a body of these pieces.
 func NewBody(parts ...[]byte) *Body { return &Body{parts: parts} }
-
-// outgoing is a body that is being sent: one buffer, which is reused for another request
-// once the transport no longer uses it.
-type outgoing struct {
-	bytes []byte
-	// Connections that the transport took, and requests that it wrote completely.
-	// More than one of either is a retry, which may still use the buffer.
-	connections, written atomic.Int32
-	// connecting is true while the transport has no connection, and so nothing was sent.
-	connecting atomic.Bool
-}
-
-func (o *outgoing) join(b *Body) {
-	size := 0
-	for _, p := range b.parts {
-		size += len(p)
-	}
-	if cap(o.bytes) < size {
-		o.bytes = make([]byte, 0, size+size/4)
-	}
-	o.bytes = o.bytes[:0]
-	for _, p := range b.parts {
-		o.bytes = append(o.bytes, p...)
-	}
-}
-
-func (o *outgoing) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.bytes)), nil }
-
-// free reports whether the transport no longer uses the bytes.
-func (o *outgoing) free() bool { return o.connections.Load() == 1 && o.written.Load() == 1 }

@@ -60,14 +60,12 @@ func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decod
 	if reply.emit(toolcrib.Delta{Finish: &finish}); !reply.quiet {
 		reply.Finish()
 	}
-	reply.release()
 }
 
 // decode decodes a reply by its first bytes, because content types are often wrong.
 func (r *Reply) decode(d Decoder) error {
-	start, err := r.start(r.client.buffer()[:0])
+	start, err := r.start(make([]byte, 0, readBytes))
 	if err != nil {
-		r.client.keep(start)
 		return r.broken(err)
 	}
 	first := opening(start)
@@ -79,13 +77,11 @@ func (r *Reply) decode(d Decoder) error {
 	case first[0] == '{' || first[0] == '[':
 		r.Spoke()
 		body, err := r.rest(start)
-		defer func() { r.client.keep(body) }()
 		if err != nil {
 			return r.broken(err)
 		}
 		return r.decodeWhole(body, d)
 	default:
-		defer r.client.keep(start)
 		return r.notJSON(first)
 	}
 }
@@ -202,7 +198,6 @@ func valuesOf(body []byte) (values []json.RawMessage, err error) {
 func (r *Reply) decodeStream(start []byte, lines bool, d Decoder) error {
 	frames := NewFrameReader(r, r.client.opts.MaxReplyBytes, start)
 	frames.NDJSON = lines
-	defer func() { r.client.keep(frames.Buffer()) }()
 	for {
 		f, err := frames.Next()
 		if err != nil {

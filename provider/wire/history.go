@@ -39,9 +39,6 @@ func (c *Client) History(rules FileRules) History {
 	return History{client: c, Files: Attachments{Rules: rules}}
 }
 
-// maxKept is the most bytes of a buffer that is kept for reuse.
-const maxKept = 1 << 20
-
 // firstMessages is the initial capacity for the encoded messages of a run, which
 // avoids repeated copying while they grow.
 const firstMessages = 4 << 10

@@ -62,9 +62,6 @@ func NewFrameReader(src io.Reader, maxBytes int64, buf []byte) *FrameReader {
 	return &FrameReader{src: src, buf: buf[:cap(buf)], end: end, total: int64(end), max: maxBytes}
 }
 
-// Buffer returns the buffer for reuse; the reader must not be used after that.
-func (r *FrameReader) Buffer() []byte { return r.buf }
-
 // Next returns the next frame that has data, or io.EOF at the end of the stream. An
 // unfinished frame at the end is returned first, since some servers omit the last blank
 // line; the caller must check whether its data is complete.
