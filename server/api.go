@@ -39,7 +39,7 @@ func (s *Server) routes() ([]route, error) {
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
 	metrics.media = "text/plain"
 	// Access tokens of administrators may, too, however narrow.
-	metrics.may = func(c *call) error { return c.Service.Watches(c, c.who) }
+	metrics.may = func(c *call) error { return c.Service.People.Watches(c, c.who) }
 	export := get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun)
 	export.media = "application/x-ndjson"
 	socket := get("/api/ws", "Start and follow runs over a WebSocket", (*call).socket)

@@ -8,6 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 )
 
 // What a conversation needs beside its runs.
@@ -43,7 +44,7 @@ func (c *call) mcpPrompts() (out api.MCPPromptList, err error) {
 	if err = c.readsMCP(); err != nil {
 		return out, err
 	}
-	out.Prompts, err = c.Service.MCPPrompts(c.who)
+	out.Prompts, err = c.Service.MCP.MCPPrompts(c.who)
 	may := map[string]bool{}
 	for _, p := range out.Prompts {
 		if _, known := may[p.Server]; !known {
@@ -56,19 +57,19 @@ func (c *call) mcpPrompts() (out api.MCPPromptList, err error) {
 }
 
 func (c *call) mcpPrompt(b api.MCPPromptRequest) (api.MCPContent, error) {
-	return c.ofMCP(b.Prompt.Server, false, func() (service.MCPRead, error) {
-		return c.Service.MCPPrompt(c, c.who, b.Prompt, b.Arguments)
+	return c.ofMCP(b.Prompt.Server, false, func() (mcpset.Read, error) {
+		return c.Service.MCP.MCPPrompt(c, c.who, b.Prompt, b.Arguments)
 	})
 }
 
 func (c *call) mcpResource(b api.MCPResourceRequest) (api.MCPContent, error) {
-	return c.ofMCP(b.Server, true, func() (service.MCPRead, error) {
-		return c.Service.MCPResource(c, c.who, b.Server, b.URI)
+	return c.ofMCP(b.Server, true, func() (mcpset.Read, error) {
+		return c.Service.MCP.MCPResource(c, c.who, b.Server, b.URI)
 	})
 }
 
 func (c *call) ofMCP(
-	server string, resources bool, read func() (service.MCPRead, error),
+	server string, resources bool, read func() (mcpset.Read, error),
 ) (out api.MCPContent, err error) {
 	if err = c.readsMCP(); err == nil {
 		err = c.Service.MayReadMCP(c, c.who, server, resources)

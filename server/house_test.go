@@ -28,6 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 const agents = `
@@ -259,13 +260,13 @@ func (h *house) check(name string) *jsonschema.Resolved {
 // token adds a user, and returns a token of theirs.
 func (h *house) token(user string, scope access.Scope) string {
 	h.t.Helper()
-	if _, err := h.service.User(h.t.Context(), root, user); err != nil {
+	if _, err := h.service.People.User(h.t.Context(), root, user); err != nil {
 		u := access.User{Name: user, Admin: user == "boss"}
-		if _, err := h.service.AddUser(h.t.Context(), root, access.NewUser{User: u}); err != nil {
+		if _, err := h.service.People.AddUser(h.t.Context(), root, access.NewUser{User: u}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
-	t, err := h.service.CreateToken(h.t.Context(), root, service.TokenRequest{User: user, Scope: scope, Via: "api"})
+	t, err := h.service.People.CreateToken(h.t.Context(), root, people.TokenRequest{User: user, Scope: scope, Via: "api"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -275,12 +276,12 @@ func (h *house) token(user string, scope access.Scope) string {
 // expired returns a token of a user that has expired.
 func (h *house) expired(user string) string {
 	h.t.Helper()
-	t, err := h.service.CreateToken(h.t.Context(), root, service.TokenRequest{User: user, TTL: time.Second, Via: "api"})
+	t, err := h.service.People.CreateToken(h.t.Context(), root, people.TokenRequest{User: user, TTL: time.Second, Via: "api"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.eventually("the token expires", func() bool {
-		_, err := h.service.CheckToken(h.t.Context(), root, t.Token)
+		_, err := h.service.People.CheckToken(h.t.Context(), root, t.Token)
 		return toolcrib.CodeOf(err) == toolcrib.CodeTokenExpired
 	})
 	return t.Token

@@ -50,7 +50,7 @@ func nouns() []route {
 			return AgentList{agents}, err
 		}),
 		get("/api/models", "The models that a run may name", func(c *call) (api.ModelList, error) {
-			models, err := c.Service.Models(c.who, c.text("provider"), !c.yes("known"))
+			models, err := c.Service.Models.List(c.who, c.text("provider"), !c.yes("known"))
 			return api.ModelList{Models: models}, err
 		}, param{"provider", kindText, "only of this provider"},
 			param{"known", kindSwitch, "also those that are known of these providers"}),
@@ -238,7 +238,7 @@ func (c *call) explain(b api.ExplainRequest) (out service.Explained, err error) 
 	if b.User != "" && b.User != who.User {
 		by, err := env.Administrator(who)
 		if err == nil {
-			who, err = c.Service.ActFor(c, by, b.User)
+			who, err = c.Service.People.ActFor(c, by, b.User)
 		}
 		if err != nil {
 			return out, err
@@ -303,7 +303,7 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 		out.Status, out.IsError, out.Content, out.Reason = t.Status, t.IsError, t.Result, t.Reason
 	}
 	if out.Reason == toolcrib.ReasonNotPermitted {
-		if err := c.Service.InScope(c, c.who, run.Agent, b.Target, b.Body); err != nil {
+		if err := c.Service.People.InScope(c, c.who, run.Agent, b.Target, b.Body); err != nil {
 			return nil, err
 		}
 	}
@@ -378,7 +378,7 @@ func (c *call) audit() (store.AuditPage, error) {
 	for _, kind := range c.words("kind") {
 		f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
 	}
-	return c.Service.Audit(c, c.who, f, c.text("run"))
+	return c.Service.People.Audit(c, c.who, f, c.text("run"))
 }
 
 func (c *call) me() (api.Me, error) {

@@ -142,7 +142,7 @@ func TestN4_AbortedRequests(t *testing.T) {
 			if op.RequestBody != nil {
 				body = samples[op.RequestBody.Content["application/json"].Schema.name()]
 			}
-			h.service.Standing().Renew()
+			h.service.People.Standing().Renew()
 			h.direct(gone, strings.ToUpper(method), varied.ReplaceAllString(pattern, string(run.ID)), boss, body)
 			if log := ofRun.ReplaceAllString(h.log.take(), ""); log != "" {
 				t.Errorf("%s %s: %s", method, pattern, log)

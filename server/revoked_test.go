@@ -16,13 +16,14 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // tokenID is the ID of a token.
 func (h *house) tokenID(token string) string {
 	h.t.Helper()
-	v, err := h.service.CheckToken(h.t.Context(), root, token)
+	v, err := h.service.People.CheckToken(h.t.Context(), root, token)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func (h *house) tokenID(token string) string {
 
 func (h *house) revoke(token string, cancel bool) {
 	h.t.Helper()
-	if _, _, err := h.service.RevokeToken(h.t.Context(), root, h.tokenID(token), cancel); err != nil {
+	if _, _, err := h.service.People.RevokeToken(h.t.Context(), root, h.tokenID(token), cancel); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -117,7 +118,7 @@ func TestM16_RevokedSocket(t *testing.T) {
 	for name, end := range map[string]func(token string){
 		"revoked": func(token string) { h.revoke(token, false) },
 		"disabled": func(string) {
-			if _, _, err := h.service.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(true)}); err != nil {
+			if _, _, err := h.service.People.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(true)}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -133,7 +134,7 @@ func TestM16_RevokedSocket(t *testing.T) {
 			t.Errorf("%s: %v after %v", name, err, time.Since(began))
 		}
 		if name == "disabled" {
-			if _, _, err := h.service.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(false)}); err != nil {
+			if _, _, err := h.service.People.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(false)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -343,21 +344,21 @@ func TestM16_RevokedIssuer(t *testing.T) {
 	h.token("boss", signIn)
 	for kind, scope := range map[string]access.Scope{"sign-in": signIn, "scoped": {}} {
 		boss := toolcrib.Principal{User: "boss", Admin: true}
-		issued, err := h.service.CreateToken(t.Context(), boss, service.TokenRequest{User: "ann", Scope: scope, Via: "cli"})
+		issued, err := h.service.People.CreateToken(t.Context(), boss, people.TokenRequest{User: "ann", Scope: scope, Via: "cli"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var run, now service.Run
 		h.want(200, &run, "POST", "/api/runs", issued.Token, `{"input":"Write."}`)
 		other := h.token("ann", signIn)
-		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(true)}); err != nil {
+		if _, _, err := h.service.People.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		h.want(200, &now, "GET", "/api/runs/"+string(run.ID), other, "")
 		if now.Status != "failed" || now.StopReason != "policy_denied" || now.Pending != nil {
 			t.Errorf("%s: %+v", kind, now)
 		}
-		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(false)}); err != nil {
+		if _, _, err := h.service.People.EditUser(t.Context(), root, "boss", access.Edit{Disabled: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -376,7 +377,7 @@ func TestM16_NoLongerAdministrator(t *testing.T) {
 	}
 	defer stream.Body.Close()
 	text := h.within("of another's run", stream, func() {
-		if _, _, err := h.service.EditUser(t.Context(), root, "boss", access.Edit{Admin: new(false)}); err != nil {
+		if _, _, err := h.service.People.EditUser(t.Context(), root, "boss", access.Edit{Admin: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 	})

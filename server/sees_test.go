@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 // Agents that ann and bob may use, and one that they may not. Each prompt, and the name of each
@@ -54,19 +55,19 @@ func openSeen(t *testing.T) *seen {
 		if !u.Admin {
 			u.Grants = []string{"read_*", "write_*", "agent:default", "agent:reader"}
 		}
-		if _, err := h.service.AddUser(t.Context(), root, access.NewUser{User: u}); err != nil {
+		if _, err := h.service.People.AddUser(t.Context(), root, access.NewUser{User: u}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	narrow := access.Scope{Tools: []string{"write_file"}, Agents: []string{"default", "reader"}}
-	for kind, r := range map[string]service.TokenRequest{
+	for kind, r := range map[string]people.TokenRequest{
 		"scoped": {User: "ann.private", Scope: narrow}, "other scoped": {User: "ann.private", Scope: narrow},
 		"ann": {User: "ann.private", Scope: signIn}, "bob": {User: "bob.private", Scope: signIn},
 		"bearer": {Bearer: true, Scope: narrow}, "other bearer": {Bearer: true, Scope: narrow},
 		"scoped boss": {User: "boss", Scope: narrow}, "boss": {User: "boss", Scope: signIn},
 	} {
 		r.Via = "api"
-		made, err := h.service.CreateToken(t.Context(), root, r)
+		made, err := h.service.People.CreateToken(t.Context(), root, r)
 		if err != nil {
 			t.Fatal(err)
 		}

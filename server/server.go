@@ -354,7 +354,7 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 		return toolcrib.Principal{}, toolcrib.Errorf(toolcrib.CodeUnauthorized,
 			"an access token is needed: Authorization: Bearer TOKEN (toolcrib tokens create makes one)")
 	}
-	return now.ActBy(r.Context(), "", token)
+	return now.People.ActBy(r.Context(), "", token)
 }
 
 // readBody reads what a client sends, as far as it is allowed to.

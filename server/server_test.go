@@ -50,11 +50,11 @@ func TestEveryRoute(t *testing.T) {
 		t.Fatalf("%+v", run)
 	}
 	revoked := h.token("ann", access.Scope{})
-	issued, err := h.service.CheckToken(t.Context(), root, revoked)
+	issued, err := h.service.People.CheckToken(t.Context(), root, revoked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.service.RevokeToken(t.Context(), root, issued.ID, false); err != nil {
+	if _, _, err := h.service.People.RevokeToken(t.Context(), root, issued.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	expired := h.expired("ann")
@@ -659,12 +659,12 @@ func TestNoAuth(t *testing.T) {
 // The first start makes one administrator.
 func TestFirstStart(t *testing.T) {
 	h := open(t, "")
-	token, err := h.service.FirstStart(t.Context(), root)
+	token, err := h.service.People.FirstStart(t.Context(), root)
 	if err != nil || token == "" {
 		t.Fatal(err)
 	}
 	h.want(200, nil, "GET", "/api/runs", token, "")
-	if again, err := h.service.FirstStart(t.Context(), root); err != nil || again != "" {
+	if again, err := h.service.People.FirstStart(t.Context(), root); err != nil || again != "" {
 		t.Errorf("a second time: %q, %v", again, err)
 	}
 	if _, err := os.Stat(filepath.Join(h.dir, "data", "first-token")); err == nil {

@@ -94,11 +94,11 @@ func TestC12_NoSandbox(t *testing.T) {
 	if got := call(200, ann, "id"); got.Status != "refused" {
 		t.Errorf("another is named: %+v", got)
 	}
-	if _, _, err := h.service.PutGroup(t.Context(), root, "makers", access.GroupEdit{}); err != nil {
+	if _, _, err := h.service.People.PutGroup(t.Context(), root, "makers", access.GroupEdit{}); err != nil {
 		t.Fatal(err)
 	}
 	makers := []string{"makers"}
-	if _, _, err := h.service.EditUser(t.Context(), root, "ann", access.Edit{Groups: &makers}); err != nil {
+	if _, _, err := h.service.People.EditUser(t.Context(), root, "ann", access.Edit{Groups: &makers}); err != nil {
 		t.Fatal(err)
 	}
 	call(202, ann, "id")

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -24,10 +25,10 @@ func TestAdministrators(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := string(started.ID)
-	if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}); err != nil {
+	if _, err := s.People.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: "ann"}}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: "ann", Via: "cli"})
+	token, err := s.People.CreateToken(t.Context(), root, people.TokenRequest{User: "ann", Via: "cli"})
 	if err != nil || token.Token == "" {
 		t.Fatalf("%+v, %v", token, err)
 	}
@@ -59,40 +60,43 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		who = toolcrib.Principal
 	)
 	return map[string]func(ctx, who) error{
-		"audit":  func(c ctx, w who) error { _, err := s.Audit(c, w, store.AuditFilter{}, ""); return err },
-		"export": func(c ctx, w who) error { return s.ExportAudit(c, w, io.Discard, store.ExportOptions{}) },
+		"audit":  func(c ctx, w who) error { _, err := s.People.Audit(c, w, store.AuditFilter{}, ""); return err },
+		"export": func(c ctx, w who) error { return s.People.ExportAudit(c, w, io.Discard, store.ExportOptions{}) },
 		"verify": func(c ctx, w who) error { _, err := s.Verify(c, w, "", nil); return err },
-		"damage": func(c ctx, w who) error { return s.AcceptDamage(c, w) },
-		"head":   func(c ctx, w who) error { _, err := s.Head(c, w); return err },
+		"damage": func(c ctx, w who) error { return s.People.AcceptDamage(c, w) },
+		"head":   func(c ctx, w who) error { _, err := s.People.Head(c, w); return err },
 		"prune": func(c ctx, w who) error {
 			_, err := s.Prune(c, w, service.PruneRequest{Runs: []string{run}})
 			return err
 		},
 		"import": func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
 		"backup": func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
-		"users":  func(c ctx, w who) error { _, err := s.Users(c, w); return err },
-		"user":   func(c ctx, w who) error { _, err := s.User(c, w, "ann"); return err },
+		"users":  func(c ctx, w who) error { _, err := s.People.Users(c, w); return err },
+		"user":   func(c ctx, w who) error { _, err := s.People.User(c, w, "ann"); return err },
 		"add": func(c ctx, w who) error {
-			_, err := s.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}})
+			_, err := s.People.AddUser(c, w, access.NewUser{User: access.User{Name: "bob"}})
 			return err
 		},
 		"edit": func(c ctx, w who) error {
-			_, _, err := s.EditUser(c, w, "ann", access.Edit{Admin: new(bool)})
+			_, _, err := s.People.EditUser(c, w, "ann", access.Edit{Admin: new(bool)})
 			return err
 		},
-		"remove":       func(c ctx, w who) error { _, err := s.RemoveUser(c, w, "ann"); return err },
-		"groups":       func(c ctx, w who) error { _, err := s.Groups(c, w); return err },
-		"put group":    func(c ctx, w who) error { _, _, err := s.PutGroup(c, w, "crew", access.GroupEdit{}); return err },
-		"remove group": func(c ctx, w who) error { _, err := s.RemoveGroup(c, w, "crew"); return err },
-		"tokens":       func(c ctx, w who) error { _, err := s.Tokens(c, w, ""); return err },
-		"create token": func(c ctx, w who) error { _, err := s.CreateToken(c, w, service.TokenRequest{User: "ann"}); return err },
-		"revoke token": func(c ctx, w who) error { _, _, err := s.RevokeToken(c, w, token, false); return err },
-		"check token":  func(c ctx, w who) error { _, err := s.CheckToken(c, w, "x"); return err },
+		"remove":       func(c ctx, w who) error { _, err := s.People.RemoveUser(c, w, "ann"); return err },
+		"groups":       func(c ctx, w who) error { _, err := s.People.Groups(c, w); return err },
+		"put group":    func(c ctx, w who) error { _, _, err := s.People.PutGroup(c, w, "crew", access.GroupEdit{}); return err },
+		"remove group": func(c ctx, w who) error { _, err := s.People.RemoveGroup(c, w, "crew"); return err },
+		"tokens":       func(c ctx, w who) error { _, err := s.People.Tokens(c, w, ""); return err },
+		"create token": func(c ctx, w who) error {
+			_, err := s.People.CreateToken(c, w, people.TokenRequest{User: "ann"})
+			return err
+		},
+		"revoke token": func(c ctx, w who) error { _, _, err := s.People.RevokeToken(c, w, token, false); return err },
+		"check token":  func(c ctx, w who) error { _, err := s.People.CheckToken(c, w, "x"); return err },
 		"secrets":      func(_ ctx, w who) error { _, err := s.Env.Secrets(w); return err },
 		"set secret":   func(c ctx, w who) error { _, err := s.Env.SetSecret(c, w, "mine", []byte("sk-0987654321")); return err },
 		"no secret":    func(c ctx, w who) error { _, err := s.Env.RemoveSecret(c, w, "key"); return err },
 		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
-		"models":       func(_ ctx, w who) error { _, err := s.RefreshModels(w, strings.NewReader("{")); return err },
+		"models":       func(_ ctx, w who) error { _, err := s.Models.RefreshModels(w, strings.NewReader("{")); return err },
 		"doctor":       func(c ctx, w who) error { _, err := s.Examine(c, w); return err },
 		"data":         func(c ctx, w who) error { _, err := s.ExamineData(c, w); return err },
 		"servers":      func(c ctx, w who) error { _, err := s.ExamineProviders(c, w); return err },
@@ -103,12 +107,12 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 // unchanged finds everything as it was.
 func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token string) {
 	t.Helper()
-	users, err := s.Users(t.Context(), root)
+	users, err := s.People.Users(t.Context(), root)
 	if err != nil || len(users) != 1 || users[0].Name != "ann" {
 		t.Errorf("users %+v, %v", users, err)
 	}
-	tokens, err := s.Tokens(t.Context(), root, "")
-	if err != nil || len(tokens) != 1 || tokens[0].ID != token || tokens[0].State != service.TokenGood {
+	tokens, err := s.People.Tokens(t.Context(), root, "")
+	if err != nil || len(tokens) != 1 || tokens[0].ID != token || tokens[0].State != people.TokenGood {
 		t.Errorf("tokens %+v, %v", tokens, err)
 	}
 	secrets, err := s.Env.Secrets(root)
@@ -138,7 +142,7 @@ func ownOnly(t *testing.T, s *service.Service) {
 	has(t, "the usage of nobody", err, toolcrib.CodeForbidden)
 	_, err = s.Agents(t.Context(), toolcrib.Principal{})
 	has(t, "agents, by nobody", err, toolcrib.CodeUnauthorized)
-	_, err = s.Models(toolcrib.Principal{}, "", true)
+	_, err = s.Models.List(toolcrib.Principal{}, "", true)
 	has(t, "models, by nobody", err, toolcrib.CodeUnauthorized)
 	_, err = s.Tools(t.Context(), toolcrib.Principal{})
 	has(t, "tools, by nobody", err, toolcrib.CodeUnauthorized)
@@ -165,7 +169,7 @@ func TestConfigurationIsRecordedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	page, err := s.Audit(t.Context(), root, store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemConfigChanged}}, "")
+	page, err := s.People.Audit(t.Context(), root, store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemConfigChanged}}, "")
 	if err != nil || len(page.Entries) != 1 {
 		t.Errorf("%d entries, want one: %v", len(page.Entries), err)
 	}

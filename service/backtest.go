@@ -410,7 +410,7 @@ type switched struct {
 func (s *Service) switchesThen(ctx context.Context) (*switchesThen, error) {
 	then := &switchesThen{upto: -1}
 	f := store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, store.SystemOverrideReset}, OldestFirst: true}
-	for e, err := range s.eachAudit(ctx, f) {
+	for e, err := range s.People.EachAudit(ctx, f) {
 		if err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func (s *Service) FileProblems() (all config.Errors) {
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		at, p := config.JoinKey("providers", name), c.Providers[name]
 		opens := func(string) error {
-			_, err := s.Adapter(name, p)
+			_, err := s.Models.Adapter(name, p)
 			if other := (config.Error{}); errors.As(err, &other) {
 				return nil // a key that is not there only stops what needs it
 			}

@@ -20,6 +20,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/provider/ollama"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
@@ -80,9 +82,9 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.MCPServers(ctx, who, MCPLook)
+	servers, err := s.MCP.Servers(ctx, who, mcpset.LookTime)
 	for _, m := range servers {
-		f := Finding{Check: "mcp " + m.Name, OK: m.State == MCPRunning, Detail: m.Detail}
+		f := Finding{Check: "mcp " + m.Name, OK: m.State == mcpset.StateRunning, Detail: m.Detail}
 		f.Fix = "correct mcpServers." + m.Name + ": " + m.From
 		if f.OK {
 			f.Detail = fmt.Sprintf("runs; tools: %d", m.Tools)
@@ -360,10 +362,10 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 	c, seen := s.Env.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
 		seen[name] = true
-		if t := c.Providers[name].Type; !SupportedType(t) {
+		if t := c.Providers[name].Type; !models.SupportedType(t) {
 			out = append(out, Finding{
 				Check: name, Detail: "type " + t + ": this version cannot use it",
-				Fix: "use a provider of type " + strings.Join(SupportedTypes(), ", "),
+				Fix: "use a provider of type " + strings.Join(models.SupportedTypes(), ", "),
 			})
 			continue
 		}
@@ -374,13 +376,13 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 		switch {
 		case err != nil:
 			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
-		case !seen[r.ProviderName] && SupportedType(r.Provider.Type):
+		case !seen[r.ProviderName] && models.SupportedType(r.Provider.Type):
 			seen[r.ProviderName] = true
 			out = append(out, s.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
 		}
 	}
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := s.Detect(false)
+		found := s.Models.Detect(false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
 			f := s.checkProvider(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
 			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
@@ -406,7 +408,7 @@ func usedModels(c *config.Config, provider string) []string {
 // can tell, has the models that are named.
 func (s *Service) checkProvider(ctx context.Context, name string, p config.Provider, models []string) Finding {
 	f := Finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
-	model, err := s.Adapter(name, p)
+	model, err := s.Models.Adapter(name, p)
 	if err != nil {
 		f.Detail = err.Error()
 		var value config.Error

@@ -127,7 +127,7 @@ func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err erro
 	if s.Env.Store == nil {
 		return "", "see database", errors.New("the database is not open")
 	}
-	for u, err := range s.eachUser(ctx) {
+	for u, err := range s.People.EachUser(ctx) {
 		if err != nil {
 			return "", "", err
 		}

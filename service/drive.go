@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -109,7 +110,7 @@ type drive struct {
 	front     Front
 	who       toolcrib.Principal // who drives
 	approve   agent.Approve      // what this process does about calls that need an approval
-	models    *Models
+	models    *models.Choice
 	workspace string
 	gate      *gate.Gate
 	log       *slog.Logger
@@ -292,7 +293,7 @@ func (d *drive) options() (agent.Options, error) {
 			Journal: s.Env.Store, contents: s.Env.Store, mask: s.Env.Mask, workspace: d.workspace, wrote: d.wrote,
 		}),
 		Contents: s.Env.Store, Gate: d.gate, Mask: s.Env.Mask, Log: d.log, Worker: s.workerName(),
-		Version: version.Version(), NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.opening(d.models),
+		Version: version.Version(), NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.Models.Opening(d.models),
 		Nested: d.nested,
 		Inbox:  s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 	}
@@ -613,7 +614,7 @@ func (s *Service) runner(rec store.RunRecord) (*agent.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &drive{s: s, gate: g, models: &Models{}, workspace: rec.Workspace}
+	d := &drive{s: s, gate: g, models: &models.Choice{}, workspace: rec.Workspace}
 	options, err := d.options()
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -263,17 +264,16 @@ func (s *Service) note(x *explaining, remembered []journal.Remembered, answers [
 func (s *Service) noteMCP(
 	ctx context.Context, who toolcrib.Principal, x *explaining, answers []gate.Explanation,
 ) (notices []toolcrib.Notice) {
-	servers := s.mcp.all()
-	untried := func(m *mcpServer) bool { return m.client != nil && !m.client.Tried() }
-	if x.run != "" || slices.ContainsFunc(servers, untried) {
+	lacking, untried := s.MCP.Lacking(x.gate)
+	if x.run != "" || untried {
 		notices = s.metMCP(ctx, who, x.run)
 	}
-	for _, m := range servers {
-		if x.run != "" || untried(m) {
-			continue
-		}
-		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == m.glob() })
-		for _, n := range s.lacks(m, x.gate) {
+	if x.run != "" {
+		lacking = nil
+	}
+	for _, l := range lacking {
+		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == l.Tools })
+		for _, n := range l.Notices {
 			if !s.Env.ReadsDetails(who) {
 				n.Message = n.Public
 			}
@@ -302,7 +302,7 @@ func (s *Service) metMCP(ctx context.Context, who toolcrib.Principal, run toolcr
 			break // this only adds to what is explained
 		}
 		b, ok := e.Body.(*journal.Notice)
-		if !ok || b.Code != mcpServerMissing && b.Code != mcpToolsMissing {
+		if !ok || b.Code != mcpset.NoticeServerMissing && b.Code != mcpset.NoticeToolsMissing {
 			continue
 		}
 		n := b.Notice

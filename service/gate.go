@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolcrib/toolcrib/mcp"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/gate"
@@ -40,7 +42,7 @@ import (
 func (s *Service) Gate(workspace string) (*gate.Gate, error) { return s.gate(workspace, links{}) }
 
 func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
-	people := s.Standing()
+	people := s.People.Standing()
 	people.Renew()
 	protected, err := s.protection(workspace, looked)
 	if err != nil {
@@ -54,7 +56,7 @@ func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
 		s: s, of: []any{protected, path, variables}, at: time.Now(), switches: &availability{store: s.Env.Store},
 	}
 	linked := func(path string) bool { return !looked.free(path) }
-	lasts := len(s.knowMCP()) == 0 &&
+	lasts := !s.MCP.Any() &&
 		!slices.ContainsFunc(slices.Concat(protected.Write, protected.Touch, protected.Except), linked)
 	s.gates.Lock()
 	known := s.gates.all[workspace]
@@ -127,7 +129,7 @@ func (s *Service) gateOf(
 	if other != nil {
 		tools = other(builtIn)
 	} else {
-		foreign, confirm := s.mcpTools(s.knowMCP())
+		foreign, confirm := s.MCP.ReviewedTools()
 		tools = append(slices.Clip(builtIn), foreign...)
 		for name, mode := range confirm {
 			if set := settings[name]; set.Confirm == "" {
@@ -159,7 +161,7 @@ func (s *Service) gateOf(
 		return g, nil
 	}
 	s.lastGate.Store(g)
-	s.follow(g, builtIn)
+	s.MCP.Follow(g, builtIn)
 	tell := s.Env.Once(s.Env.Notice)
 	for _, w := range set.Warnings() {
 		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
@@ -382,8 +384,9 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 			Version: version.Version(), Started: s.Env.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
 			Mask: func(text string) string { return s.Env.Mask.Mask(text) },
 		},
-		Memory: s.notes(), Web: s.web(), Databases: s.sqlDatabases(), Directory: s.Directory(), Agents: callableAgents(c),
-		Shell: command != nil, Results: result.Options{Contents: s.Env.Store, Untrusted: s.untrustedResult},
+		Memory: s.notes(), Web: s.web(), Databases: s.sqlDatabases(), Directory: s.People.Directory(),
+		Agents: callableAgents(c),
+		Shell:  command != nil, Results: result.Options{Contents: s.Env.Store, Untrusted: s.untrustedResult},
 		Skills: skillread.Options{Skills: s.skillSet, Variables: s.skillVars},
 	})
 	if command != nil {
@@ -478,4 +481,23 @@ func (s *Service) sqlDatabases() []tables.Database {
 		}))
 	}
 	return found
+}
+
+// MayReadMCP returns an error if who may not read what an MCP server has beside tools: its prompts are
+// for those who may use the group of its tools, its resources for those who may use the tool by which models
+// read them. Here it is not asked: whoever sits at the machine starts the servers themselves.
+func (s *Service) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
+	var switches gate.Availability = &availability{store: s.Env.Store}
+	if !s.Env.Config.Tools.Enabled {
+		switches = gate.Overrides{Off: true}
+	}
+	g, err := gate.New(gate.Options{Availability: switches, People: s.People.Standing()})
+	if err != nil {
+		return err
+	}
+	spec := toolcrib.Spec{Name: "mcp:" + server, Group: "mcp:" + server, EnabledByDefault: true}
+	if resources {
+		spec.Name, spec.Group = mcp.ReadResource, mcp.ResourceGroup
+	}
+	return g.MayUse(ctx, who, spec)
 }

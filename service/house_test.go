@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 const house = `
@@ -50,17 +51,17 @@ var root = toolcrib.Principal{User: "local:root", Admin: true}
 // carrier adds a user with an access token of all tools, and returns whom that acts for.
 func carrier(t *testing.T, s *service.Service, name string) toolcrib.Principal {
 	t.Helper()
-	if _, err := s.User(t.Context(), root, name); err != nil {
-		if _, err := s.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}); err != nil {
+	if _, err := s.People.User(t.Context(), root, name); err != nil {
+		if _, err := s.People.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	scope := access.Scope{Agents: []string{"default"}, Tools: []string{"write_file"}}
-	token, err := s.CreateToken(t.Context(), root, service.TokenRequest{User: name, Scope: scope, Via: "api"})
+	token, err := s.People.CreateToken(t.Context(), root, people.TokenRequest{User: name, Scope: scope, Via: "api"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := s.ActBy(t.Context(), "http", token.Token)
+	who, err := s.People.ActBy(t.Context(), "http", token.Token)
 	if err != nil {
 		t.Fatal(err)
 	}

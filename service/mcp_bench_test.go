@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 )
 
 // manyTools is an MCP server with n tools.
@@ -80,7 +81,7 @@ func BenchmarkMCP_FirstRequest(b *testing.B) {
 		if err := s.Env.Open(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		list, err := s.MCPServers(b.Context(), root, service.MCPLook)
+		list, err := s.MCP.Servers(b.Context(), root, mcpset.LookTime)
 		if err != nil || len(list) != servers {
 			b.Fatal(len(list), err)
 		}
@@ -88,9 +89,9 @@ func BenchmarkMCP_FirstRequest(b *testing.B) {
 	}
 	s := fresh()
 	for i := range servers {
-		r, err := s.ReviewMCP(b.Context(), root, fmt.Sprintf("s%d", i))
+		r, err := s.MCP.Review(b.Context(), root, fmt.Sprintf("s%d", i))
 		if err == nil {
-			err = s.AcceptMCP(b.Context(), root, r, r.Digest)
+			err = s.MCP.Accept(b.Context(), root, r, r.Digest)
 		}
 		if err != nil {
 			b.Fatal(err)

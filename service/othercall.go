@@ -39,9 +39,6 @@ type OtherCall struct {
 	Agent     string          `json:"-"`       // whose policy holds; "" = the default agent's
 }
 
-// KindOtherCall is the kind of the entries of the audit log about such calls.
-const KindOtherCall toolcrib.Kind = "other_call"
-
 // otherCallDecided is the payload of such an entry. It has the arguments by their digest only.
 type otherCallDecided struct {
 	Tool     string          `json:"tool"` // as it is judged
@@ -76,7 +73,7 @@ func (s *Service) DecideOther(
 		return d, err
 	}
 	x.scope.HasSkills = true // the other agent's
-	people := s.Standing()
+	people := s.People.Standing()
 	people.Renew()
 	var judged toolcrib.Spec
 	switches := &availability{store: s.Env.Store}
@@ -123,7 +120,7 @@ func (s *Service) DecideOther(
 	}
 	sum := sha256.Sum256(call.Arguments)
 	name := func(text string) string { return s.Env.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
-	err = s.Env.Record(ctx, KindOtherCall, otherCallDecided{
+	err = s.Env.Record(ctx, env.KindOtherCall, otherCallDecided{
 		Tool: o.name, As: name(c.Tool), Digest: "sha256:" + hex.EncodeToString(sum[:]), Decision: d.Decision,
 		Reason: v.Reason, Rule: v.Rule, Session: name(c.Session), By: agent.NameOf(who),
 	})

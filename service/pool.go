@@ -495,3 +495,10 @@ func (s *Service) Reachable(ctx context.Context) error {
 	}
 	return s.Env.Store.Writable(ctx)
 }
+
+// Active is how many runs the pool drives.
+func (p *Pool) Active() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.drives)
+}

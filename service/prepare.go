@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -109,7 +110,7 @@ type Prepared struct {
 	told      bool         // what of its lists means no tool
 
 	s      *Service
-	models *Models // never nil; may be those of several agents
+	models *models.Choice // never nil; may be those of several agents
 	infos  []journal.ModelInfo
 	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call again
 }
@@ -181,7 +182,7 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 		return nil, err
 	}
 	s.Env.TellIgnored(s.Env.Once(tell))
-	return &Prepared{s: s, Who: who, Agent: def, models: &Models{}, reasoning: ch.Reasoning, tell: tell}, nil
+	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
 // Agent is an agent as the configuration has it, with a change.
@@ -190,9 +191,9 @@ func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
 	switch {
 	case err == nil:
 		err = ch.apply(&def)
-	case !ofConfig(err) && s.Env.Driver == env.DriverServer: // the error lists agents that others may not know
+	case !models.OfConfig(err) && s.Env.Driver == env.DriverServer: // the error lists agents that others may not know
 		err = env.BadRequestf("there is no agent %q that you may use", guard.Cut(name, maxAgentName))
-	case !ofConfig(err):
+	case !models.OfConfig(err):
 		err = env.BadRequestf("%v", err)
 	}
 	return def, err
@@ -260,17 +261,14 @@ func smaller[T int | time.Duration](limit, asked T) T {
 // first that is found; Options.Confirm may be asked about it.
 func (p *Prepared) OpenModels() error {
 	if p.Agent.Model == "" {
-		found := p.s.Detect(true)
-		p.models.found = &found
+		p.s.Models.DetectFor(p.models)
 	}
-	p.s.preparing.Lock()
-	p.models.alone = p.Approve == agent.ApproveNone
-	p.s.preparing.Unlock()
+	p.models.Alone(p.Approve == agent.ApproveNone)
 	return p.open(p.tell)
 }
 
 func (p *Prepared) open(tell func(string)) (err error) {
-	p.infos, err = p.s.modelsFor(p.models, &p.Agent, p.s.Env.Once(tell))
+	p.infos, err = p.s.Models.Resolve(p.models, &p.Agent, p.s.Env.Once(tell))
 	for i := range p.infos {
 		p.infos[i].Reasoning = cmp.Or(p.reasoning, p.infos[i].Reasoning)
 	}
@@ -314,20 +312,16 @@ func (p *Prepared) theGate(looked links) (*gate.Gate, error) {
 
 // needMCP starts the MCP servers that the task may use, and waits for them.
 func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
-	list := p.s.mcp.all()
-	if len(list) == 0 {
+	if !p.s.MCP.TellStartable(p.tell) {
 		return
 	}
-	// Of a server that cannot be started, the notices of the run say so.
-	unstarted := func(m *mcpServer) bool { return m.client == nil }
-	p.s.tellMCP(slices.DeleteFunc(slices.Clone(list), unstarted), p.tell)
 	var tools []string
 	if task.Given != nil {
 		tools = []string{task.Given.Name}
 	} else if offer, err := p.Offer(ctx); err == nil { // an error shows when the run begins
 		tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
 	}
-	for _, n := range p.s.needMCP(ctx, tools, p.gate) {
+	for _, n := range p.s.MCP.Need(ctx, tools, p.gate) {
 		task.Notices = append(task.Notices, n)
 		if task.Given != nil {
 			p.tell(n.Message) // of a run of one call nobody sees the events
@@ -338,30 +332,12 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 // missedMCP are the tools that the run would be offered if their servers, which have failed or cannot be started, had
 // started.
 func (p *Prepared) missedMCP(ctx context.Context) []string {
-	var tools []toolcrib.Tool
-	for _, m := range p.s.mcp.all() {
-		if m.client == nil {
-			tools = append(tools, m.unstarted()...)
-			continue
-		}
-		if !m.client.Tried() || m.client.State().Running || m.client.Definitions() != nil {
-			continue
-		}
-		for _, d := range m.reviewed(m.pinned()) {
-			tools = append(tools, m.tool(d))
-		}
-	}
-	names := map[string]bool{}
-	tools = slices.DeleteFunc(tools, func(t toolcrib.Tool) bool {
-		name := strings.ToLower(t.Spec().Name)
-		defer func() { names[name] = true }()
-		return names[name]
-	})
+	tools := p.s.MCP.Missed()
 	if len(tools) == 0 {
 		return nil
 	}
 	switches := &availability{store: p.s.Env.Store}
-	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.s.Standing()})
+	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.s.People.Standing()})
 	if err != nil {
 		return nil
 	}
@@ -417,7 +393,7 @@ func (s *Service) scope(
 // is not trusted is ignored. tell hears notices, one at a time and each once in a process.
 // An error is made for a person; one about the name says which agents there are.
 func (s *Service) subAgent(
-	ctx context.Context, m *Models, who toolcrib.Principal, name, workspace string, tell func(string),
+	ctx context.Context, m *models.Choice, who toolcrib.Principal, name, workspace string, tell func(string),
 ) (task agent.Task, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return task, err
@@ -526,7 +502,7 @@ func (a *Answering) apply(def *toolcrib.Agent) error {
 
 // mayRun reports whether who may have a run of an agent today, as [gate.Gate.MayRun].
 func (s *Service) mayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
-	g, err := gate.New(gate.Options{People: s.Standing(), Availability: gate.Overrides{Off: true}})
+	g, err := gate.New(gate.Options{People: s.People.Standing(), Availability: gate.Overrides{Off: true}})
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -351,14 +352,14 @@ func (s *Service) driveAgain(
 			state.Run, start.Workspace)
 	}
 	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // one given call has none
-		if err := s.reopens(state.Models[needed]); err != nil {
+		if err := s.Models.Reopens(state.Models[needed]); err != nil {
 			return nil, nil, err
 		}
 	}
-	opened := &Models{}
+	opened := &models.Choice{}
 	var chosen *journal.ModelInfo
 	if model != "" {
-		infos, err := s.modelsFor(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Env.Notice)
+		infos, err := s.Models.Resolve(opened, &toolcrib.Agent{Name: start.Agent.Name, Model: model}, s.Env.Notice)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -369,7 +370,7 @@ func (s *Service) driveAgain(
 		return nil, nil, err
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
-	d.missing = s.needMCP(context.Background(), start.Offer.Names(), g)
+	d.missing = s.MCP.Need(context.Background(), start.Offer.Names(), g)
 	if texts := s.unknown(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
 		s.Env.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
 	}

@@ -328,3 +328,44 @@ func OneLine(text string, most int) string {
 	}
 	return text
 }
+
+// OpenRuns is how many runs have not ended, by status.
+func (s *Service) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
+	return s.Env.Store.OpenRuns(ctx)
+}
+
+// endRuns ends the runs that fit and have not ended, or cancels them: their user or token no longer
+// counts, as why says. One that is driven ends with its next call.
+func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.Filter, why string, cancel bool) error {
+	var failed []error
+	// Runs below others are newer than those, and end before them.
+	f.TopLevel, f.Status = cancel, slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)
+	for rec, err := range s.Env.Each(ctx, f) {
+		switch {
+		case err != nil:
+			return err
+		case cancel:
+			_, err = s.Cancel(ctx, who, string(rec.ID))
+		default:
+			err = s.denyHere(ctx, rec, why)
+		}
+		if err != nil && !errors.Is(err, toolcrib.ErrConflict) { // it may have ended meanwhile
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// denyHere ends a run unless somebody drives it: then its next call ends it.
+func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
+	leave, driven := s.Drivers.Take(rec.ID)
+	if driven != nil {
+		return nil
+	}
+	defer leave()
+	r, err := s.runner(rec)
+	if err == nil {
+		_, err = r.Deny(ctx, rec.ID, why)
+	}
+	return err
+}

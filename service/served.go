@@ -70,7 +70,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return nil, err
 	}
-	p.models.alone = true
+	p.models.Alone(true)
 	p.Agent.FindAbove = 0 // clients are given the whole list
 	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
 	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell); err == nil {

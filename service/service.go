@@ -16,8 +16,10 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
-	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/tool/system"
 	"github.com/toolcrib/toolcrib/tool/web"
 )
@@ -25,7 +27,10 @@ import (
 // Service is what front ends do with a data folder under a configuration. It may be used by several goroutines once
 // its store is open.
 type Service struct {
-	Env *env.Env
+	Env    *env.Env
+	Models *models.Models
+	MCP    *mcpset.Set
+	People *people.People
 	*folder
 }
 
@@ -34,7 +39,6 @@ type folder struct {
 	Drivers Drivers
 
 	inEffect atomic.Pointer[Service] // under the configuration that was put into effect; nil until one was
-	people   people
 
 	// preparing is held while an agent is prepared, and protects what is opened or read for the first time then:
 	// runs that start others prepare agents at the same time.
@@ -44,13 +48,8 @@ type folder struct {
 
 	logged system.LogRing // used if there is no log file
 
-	catalogRead sync.Once
-	catalog     *catalog.Catalog
-
 	line     notify.Line // messages to people that are still to be sent
-	mcp      mcpState
 	pages    web.Cache
-	adapters adapters
 	ruled    ruled
 	lastGate atomic.Pointer[gate.Gate] // the next one mostly has the same tools
 	gates    gates
@@ -58,12 +57,18 @@ type folder struct {
 
 // New returns a service. It opens nothing: much works without a store.
 func New(o env.Options) *Service {
-	return &Service{Env: env.New(o), folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
+	e := env.New(o)
+	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
+	s.People = people.New(e, s.endRuns)
+	return s
 }
 
 // Under returns a service of the same data folder under another configuration.
 func (s *Service) Under(c *config.Config) *Service {
-	return &Service{Env: s.Env.Under(c), folder: s.folder}
+	e := s.Env.Under(c)
+	other := &Service{Env: e, Models: s.Models.Under(e), MCP: s.MCP.Under(e), folder: s.folder}
+	other.People = s.People.Under(e, other.endRuns)
+	return other
 }
 
 // Reload puts a configuration into effect for what begins from now on, including runs that are resumed. Runs in
@@ -74,7 +79,7 @@ func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.
 		return nil, err
 	}
 	s.inEffect.Store(next)
-	next.knowMCP()
+	next.MCP.Reload()
 	return next, nil
 }
 
@@ -84,8 +89,8 @@ func (s *Service) Current() *Service { return cmp.Or(s.inEffect.Load(), s) }
 // Close frees all runs, and closes the store.
 func (s *Service) Close() error {
 	err := s.Drivers.Close()
-	s.mcp.close()
-	s.adapters.close()
+	s.MCP.Close()
+	s.Models.Close()
 	return errors.Join(s.Env.Close(), err)
 }
 

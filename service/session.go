@@ -269,3 +269,102 @@ func (s *Service) file(ctx context.Context, f *toolcrib.File) (toolcrib.OutputFi
 	data, _, err := s.Env.Store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
 	return toolcrib.OutputFile{MediaType: f.MediaType, Name: f.Name, Data: data}, err
 }
+
+// Sessions returns a page of the sessions that fit and that who may see; by an access
+// token those that are all its own.
+func (s *Service) Sessions(
+	ctx context.Context, who toolcrib.Principal, f store.SessionFilter,
+) (store.SessionPage, error) {
+	runs, ok := env.Seen(who, store.Filter{User: f.User})
+	if !ok {
+		return store.SessionPage{}, nil
+	}
+	f.User, f.Token = runs.User, runs.Token
+	return s.Env.Store.Sessions(ctx, f)
+}
+
+// Session finds a session by its ID, the name that its user gave it, or as last: the one
+// of who with the newest run. Another user's is found by administrators, by its ID.
+func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name string) (store.SessionInfo, error) {
+	if name == "last" {
+		page, err := s.Sessions(ctx, who, store.SessionFilter{User: who.User, Limit: 1})
+		if err == nil && len(page.Sessions) == 0 {
+			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session yet")
+		}
+		if err != nil {
+			return store.SessionInfo{}, err
+		}
+		return page.Sessions[0], nil
+	}
+	info, err := store.SessionInfo{}, toolcrib.ErrNotFound
+	if who.User != "" {
+		info, err = s.Env.Store.Session(ctx, who.User, name)
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) && env.Admin(who) {
+		if info, err = s.Env.Store.Session(ctx, "", name); err == nil && string(info.ID) != name {
+			err = toolcrib.ErrNotFound // what others call their sessions
+		}
+	}
+	if err == nil {
+		var mine bool
+		if mine, err = s.ownSession(ctx, who, &info); err == nil && !mine {
+			err = toolcrib.ErrNotFound
+		}
+	}
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return s.sessionByPart(ctx, who, name)
+	}
+	return info, err
+}
+
+// sessionByPart finds the session that who may see by the beginning of its ID.
+func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, part string) (store.SessionInfo, error) {
+	begin := store.SessionPrefix + strings.TrimPrefix(part, store.SessionPrefix)
+	var fit []store.SessionInfo
+	f := store.SessionFilter{Limit: store.MaxLimit}
+	for range env.PartsLooked / store.MaxLimit {
+		page, err := s.Sessions(ctx, who, f)
+		if err != nil {
+			return store.SessionInfo{}, err
+		}
+		for _, info := range page.Sessions {
+			if strings.HasPrefix(string(info.ID), begin) {
+				fit = append(fit, info)
+			}
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	id := func(i store.SessionInfo) string { return string(i.ID) }
+	info, err := env.ByPart("session", store.SessionPrefix, part, fit, id)
+	if err != nil && len(fit) == 0 {
+		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", part)
+	}
+	return info, err
+}
+
+// ownSession reports whether all runs of a session, at least one, were started by the
+// access token by which who acts: whoever joins it continues what others said. Without a
+// token it is.
+func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *store.SessionInfo) (bool, error) {
+	if who.Token == "" {
+		return true, nil
+	}
+	for rec, err := range s.Env.Each(ctx, store.Filter{User: info.User, Session: info.ID, TopLevel: true}) {
+		if err != nil || rec.Token != who.Token {
+			return false, err
+		}
+	}
+	return info.LastRun != "", nil
+}
+
+// joinable refuses to continue a session by an access token that did not begin it. A
+// session without a run has nothing that anybody said.
+func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
+	own, err := s.ownSession(ctx, who, info)
+	if err == nil && !own && info.LastRun != "" {
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "session %s was not started with this access token; choose another name", name)
+	}
+	return err
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/models"
 )
 
 // agentsHome is a home with a configuration of several agents, and a folder to work in
@@ -70,8 +71,8 @@ agents:
 // already are asked for (spawn).
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	a := agentsHome(t)
-	m := &Models{}
-	open := a.opening(m)
+	m := &models.Choice{}
+	open := a.Models.Opening(m)
 	var told []string // tell is called one at a time
 	tell := func(text string) { told = append(told, text) }
 	who := toolcrib.Principal{User: "ann"}
@@ -139,7 +140,7 @@ func TestSubAgent_Errors(t *testing.T) {
 	a := agentsHome(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	m := &Models{}
+	m := &models.Choice{}
 	tell := func(text string) { t.Errorf("told: %s", text) }
 	for _, test := range []struct {
 		ctx  context.Context
@@ -168,8 +169,8 @@ func TestSubAgent_Errors(t *testing.T) {
 // are asked for; what nobody configures any more is an error.
 func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 	a := agentsHome(t)
-	m := &Models{}
-	open := a.opening(m)
+	m := &models.Choice{}
+	open := a.Models.Opening(m)
 	var work sync.WaitGroup
 	for range 8 {
 		work.Go(func() {
@@ -191,7 +192,7 @@ func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	a := agentsHome(t)
 	tell := func(string) {}
-	first, err := a.subAgent(t.Context(), &Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	first, err := a.subAgent(t.Context(), &models.Choice{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	if err := os.WriteFile(path, []byte("---\nname: house\ndescription: Another.\n---\nBe rude.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	second, err := a.subAgent(t.Context(), &Models{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
+	second, err := a.subAgent(t.Context(), &models.Choice{}, toolcrib.Principal{User: "ann"}, "writer", "/w", tell)
 	if err != nil {
 		t.Fatal(err)
 	}

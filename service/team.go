@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -59,7 +60,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &Models{}, tell: r.notice(s)}
+	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &models.Choice{}, tell: r.notice(s)}
 	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
 		return nil, task, err
 	}
@@ -261,7 +262,7 @@ func ReadRubric(file string) ([]team.Item, error) {
 // teamGate is the gate of a team's runs. It has no other tools than spawn, for the conductor,
 // and those that workers may be given (X2).
 func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
-	people := s.Standing()
+	people := s.People.Standing()
 	people.Renew()
 	return s.gateOf(workspace, &availability{store: s.Env.Store}, people, s.ofWorkers)
 }

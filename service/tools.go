@@ -59,7 +59,7 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	for _, r := range rows {
 		uses[r.Key] = r
 	}
-	s.tellMCP(s.mcp.all(), s.Env.Notice)
+	s.MCP.TellAll(s.Env.Notice)
 	own := s.spawnFor(ctx, who)
 	tools := make([]Tool, len(states))
 	for i, t := range states {

@@ -150,7 +150,7 @@ func (a *app) showModels(list []api.Model) {
 	if a.remote != nil {
 		return // the server has its own price list
 	}
-	info := a.service.KnownModels().Info()
+	info := a.service.Models.KnownModels().Info()
 	a.notice("prices in US dollars per 1M tokens, from %s%s; refresh them with: toolcrib models refresh FILE",
 		info.Source, dated(info))
 }
@@ -195,13 +195,13 @@ func (a *app) modelsRefreshCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		defer in.Close() //nolint:errcheck // only read
-		info, err := c.RefreshModels(c.who, in)
+		info, err := c.Models.RefreshModels(c.who, in)
 		if err != nil {
 			return nil, nil, ofFile(err, c.args[0])
 		}
 		return info, func() {
 			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source),
-				dated(info), service.PathText(c.CatalogPath()))
+				dated(info), service.PathText(c.Models.CatalogPath()))
 		}, nil
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -36,12 +37,12 @@ func (a *app) auditListCommand(cmd *cobra.Command) {
 	flags.BoolVar(&f.OldestFirst, "oldest", false, "")
 	limitFlag(flags, &f.Limit, store.DefaultLimit, store.MaxLimit)
 	flags.Func("cursor", "", filled(&f.Cursor))
-	completeWords(cmd, "kind", service.AuditKinds()...)
+	completeWords(cmd, "kind", people.AuditKinds()...)
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		for _, kind := range *kinds {
 			f.Kinds = append(f.Kinds, toolcrib.Kind(kind))
 		}
-		page, err := c.Audit(c, c.who, f, run)
+		page, err := c.People.Audit(c, c.who, f, run)
 		return page, func() { a.showAudit(page) }, err
 	})
 }
@@ -155,7 +156,7 @@ func (a *app) auditExportCommand(cmd *cobra.Command) {
 		defer stop()
 		const buffer = 256 << 10
 		out := bufio.NewWriterSize(a.out, buffer)
-		err := cmp.Or(c.ExportAudit(ctx, c.who, out, o), out.Flush())
+		err := cmp.Or(c.People.ExportAudit(ctx, c.who, out, o), out.Flush())
 		return cmp.Or(context.Cause(ctx), err)
 	})
 }

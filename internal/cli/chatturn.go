@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -38,7 +39,7 @@ func (c *chat) send(ctx context.Context, r service.StartRequest) error {
 	if c.mode.Load() == modePlan {
 		r.Prompt = planText + r.Prompt
 	}
-	attachRead(&r, service.MCPRead{Files: c.with.Files, Taint: c.with.Taint})
+	attachRead(&r, mcpset.Read{Files: c.with.Files, Taint: c.with.Taint})
 	if err := c.run(ctx, r); err != nil {
 		return err
 	}

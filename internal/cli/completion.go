@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -163,18 +164,18 @@ func ownRemembered(c call) ([]string, error) {
 
 func agentNames(c call) ([]string, error) { return c.Env.Config.AgentNames(), nil }
 
-func modelNames(c call) ([]string, error) { return c.ModelNames(), nil }
+func modelNames(c call) ([]string, error) { return c.Models.ModelNames(), nil }
 
-func serverNames(c call) ([]string, error) { return c.MCPSignInNames(), nil }
+func serverNames(c call) ([]string, error) { return c.MCP.SignInNames(), nil }
 
 func userNames(c call) ([]string, error) {
-	users, err := c.Users(c, c.who)
-	return listed(users, func(u service.User) string { return u.Name }, err)
+	users, err := c.People.Users(c, c.who)
+	return listed(users, func(u people.User) string { return u.Name }, err)
 }
 
 func groupNames(c call) ([]string, error) {
-	groups, err := c.Groups(c, c.who)
-	return listed(groups, func(g service.Group) string { return g.Name }, err)
+	groups, err := c.People.Groups(c, c.who)
+	return listed(groups, func(g people.Group) string { return g.Name }, err)
 }
 
 func secretNames(c call) ([]string, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/models"
 )
 
 func (a *app) configSchemaCommand(cmd *cobra.Command) {
@@ -164,7 +165,7 @@ func (a *app) checkConfig() (any, func(), error) {
 		for _, e := range ignored {
 			notices = append(notices, e.Error())
 		}
-		notices = slices.Concat(notices, service.UnusableProviders(c), service.ClearNotify(c))
+		notices = slices.Concat(notices, models.UnusableProviders(c), service.ClearNotify(c))
 	}
 	for _, text := range notices {
 		a.note(text)
@@ -288,7 +289,7 @@ func (a *app) svc() (*service.Service, error) {
 	if a.service.Env.Config != c {
 		a.service = a.service.Under(c)
 	}
-	a.api = a.service
+	a.api = localBackend(a.service)
 	return a.service, nil
 }
 

@@ -23,6 +23,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -113,7 +115,7 @@ func staysAsItIs(path string) error {
 // usableModel returns an error if a model cannot be used without a configuration.
 func usableModel(text string) (string, error) {
 	r, err := config.Default().ResolveModel(text)
-	if err == nil && !service.SupportedType(r.Provider.Type) {
+	if err == nil && !models.SupportedType(r.Provider.Type) {
 		err = fmt.Errorf("this version cannot use models of %s", r.ProviderName)
 	}
 	return text, err
@@ -123,7 +125,7 @@ func usableModel(text string) (string, error) {
 func (a *app) askInit(f *initAnswers) error {
 	found, why := "", ""
 	if f.Model == "" {
-		d := a.about(config.Default()).Detect(true)
+		d := a.about(config.Default()).Models.Detect(true)
 		if why = d.Why; d.Model.Provider.Type != config.TypeOffline {
 			found = d.Model.Ref
 		}
@@ -343,7 +345,7 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		cut = cut || f.Before != nil
 		b.WriteString(changesText(s, service.ChangesOf(f.Before, f.Content)))
 		if f.Name == ".mcp.json" {
-			for _, line := range service.MCPUses(f.Content[f.Name]) {
+			for _, line := range mcpset.FileUses(f.Content[f.Name]) {
 				fmt.Fprintf(&b, "  %s\n", guard.Visible(line))
 			}
 		}

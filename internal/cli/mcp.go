@@ -11,15 +11,15 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 )
 
 func (a *app) mcpListCommand(cmd *cobra.Command) {
-	listing(a, cmd, a.reading, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", func(c call) ([]service.MCPServer, error) {
+	listing(a, cmd, a.reading, "NAME|STATE|TOOLS|TO REVIEW|WHERE|FROM|DETAIL", func(c call) ([]mcpset.Info, error) {
 		a.passedOver()
-		return c.MCPServers(c, c.who, service.MCPLook)
-	}, func(v *service.MCPServer) []string {
+		return c.MCP.Servers(c, c.who, mcpset.LookTime)
+	}, func(v *mcpset.Info) []string {
 		return []string{
 			v.Name, v.State, fmt.Sprint(v.Tools), fmt.Sprint(v.Unlooked), v.Where, v.From,
 			cmp.Or(v.Detail, strings.Join(v.Problems, "; ")),
@@ -28,13 +28,13 @@ func (a *app) mcpListCommand(cmd *cobra.Command) {
 }
 
 func (a *app) mcpToolsCommand(cmd *cobra.Command) {
-	listing(a, cmd, a.reading, "NAME|STATE|DESCRIPTION", func(c call) ([]service.MCPTool, error) {
-		r, err := c.ReviewMCP(c, c.who, c.arg())
+	listing(a, cmd, a.reading, "NAME|STATE|DESCRIPTION", func(c call) ([]mcpset.Tool, error) {
+		r, err := c.MCP.Review(c, c.who, c.arg())
 		if err != nil {
 			return nil, err
 		}
 		return r.Tools, nil
-	}, func(t *service.MCPTool) []string {
+	}, func(t *mcpset.Tool) []string {
 		about, _, _ := strings.Cut(t.Description, "\n")
 		return []string{t.Name, t.State, about}
 	})
@@ -48,7 +48,7 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 			if *digest != "" {
 				return nil, nil, usagef("--digest is about one server; give its name")
 			}
-			list, err := c.MCPServers(c, c.who, service.MCPInstall)
+			list, err := c.MCP.Servers(c, c.who, mcpset.InstallTime)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -58,9 +58,9 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 				}
 			}
 		}
-		reviews := []*service.MCPReview{}
+		reviews := []*mcpset.Review{}
 		for _, name := range names {
-			r, err := c.ReviewMCP(c, c.who, name)
+			r, err := c.MCP.Review(c, c.who, name)
 			if err == nil {
 				err = a.reviewMCP(c, r, *digest)
 			}
@@ -83,7 +83,7 @@ func (a *app) mcpReviewCommand(cmd *cobra.Command) {
 }
 
 // reviewMCP shows the offer of a server, and accepts it if the user agrees.
-func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
+func (a *app) reviewMCP(c call, r *mcpset.Review, digest string) error {
 	name := r.Server.Name
 	for i := range r.Tools {
 		if t := &r.Tools[i]; len(t.Unchecked) > 0 {
@@ -93,7 +93,7 @@ func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
 	head := fmt.Sprintf("MCP server %s (%s) offers:\n", guard.Visible(name), guard.Visible(r.Server.Where))
 	switch {
 	case digest != "":
-		return c.AcceptMCP(c, c.who, r, digest)
+		return c.MCP.Accept(c, c.who, r, digest)
 	case r.Server.Unlooked == 0 || c.json:
 		return nil
 	case a.inTerminal && a.errTerminal:
@@ -104,7 +104,7 @@ func (a *app) reviewMCP(c call, r *service.MCPReview, digest string) error {
 		if !a.agreesTo(question, head, []trust.File{r.File}) {
 			return fmt.Errorf("the tools of %s were not accepted", name)
 		}
-		return c.AcceptMCP(c, c.who, r, r.Digest)
+		return c.MCP.Accept(c, c.who, r, r.Digest)
 	}
 	text, _ := reviewText(a.outStyle, head, []trust.File{r.File}, false)
 	fmt.Fprint(a.out, text)

@@ -18,7 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp/signin"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 )
 
 // loginTime bounds the time for a sign-in.
@@ -43,13 +43,13 @@ func (a *app) mcpLoginCommand(cmd *cobra.Command) {
 }
 
 // signIn lets the user sign in to a server, in a browser on this machine or on another one.
-func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
+func (a *app) signIn(c call, hidden bool) (mcpset.SignIn, error) {
 	browser := browserFor(os.Getenv)
 	person := a.inTerminal && a.errTerminal
 	if hidden {
 		browser = nil
 	} else if browser == nil && !person {
-		return service.MCPSignIn{}, usagef("there is no browser and no terminal here; --no-browser shows the link, " +
+		return mcpset.SignIn{}, usagef("there is no browser and no terminal here; --no-browser shows the link, " +
 			"which opens on any machine")
 	}
 	ctx, stop := a.interruptible(c, "", io.Discard)
@@ -87,7 +87,7 @@ func (a *app) signIn(c call, hidden bool) (service.MCPSignIn, error) {
 	if person {
 		p.Client = a.askClient
 	}
-	v, err := c.LoginMCP(ctx, c.who, c.arg(), p)
+	v, err := c.MCP.Login(ctx, c.who, c.arg(), p)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
 		return v, &exitError{code: codeOf(cause), message: "nobody has signed in"}
 	}
@@ -195,7 +195,7 @@ func open(browser []string, page string) error {
 
 func (a *app) mcpLogoutCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.changing, func(c call) (any, func(), error) {
-		list, err := c.LogoutMCP(c, c.who, c.arg())
+		list, err := c.MCP.Logout(c, c.who, c.arg())
 		return list, func() {
 			for _, v := range list {
 				switch {

@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -387,7 +388,7 @@ func (a *app) attachTo(
 }
 
 // attachRead adds a resource of an MCP server to a request.
-func attachRead(r *service.StartRequest, read service.MCPRead) {
+func attachRead(r *service.StartRequest, read mcpset.Read) {
 	r.Files = append(r.Files, read.Files...)
 	for _, source := range read.Taint {
 		if !slices.Contains(r.Taint, source) {

@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
@@ -134,7 +135,7 @@ func (a *app) announce(log *slog.Logger, text string) {
 
 // firstStart creates the first administrator and shows the token once.
 func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger) error {
-	token, err := s.FirstStart(cmd.Context(), who)
+	token, err := s.People.FirstStart(cmd.Context(), who)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "no user is an administrator; `%s users add NAME --admin` makes one (%v)",
 			a.self(), err)
@@ -144,7 +145,7 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 	}
 	if a.outTerminal {
 		fmt.Fprintf(a.err, "The administrator is called %s. This token signs them in; it is shown once:\n",
-			service.FirstAdministrator)
+			people.FirstAdministrator)
 		fmt.Fprintln(a.out, token)
 		return nil
 	}
@@ -156,7 +157,7 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 		return err
 	}
 	a.announce(log, fmt.Sprintf("The administrator is called %s. %s has a token that signs them in.",
-		service.FirstAdministrator, guard.Visible(path)))
+		people.FirstAdministrator, guard.Visible(path)))
 	return nil
 }
 

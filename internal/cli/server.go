@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -77,11 +78,27 @@ type backend interface {
 	RemoveMade(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, path string, by toolcrib.RunID) error
 	MCPPrompts(who toolcrib.Principal) ([]api.MCPPrompt, error)
 	MCPPrompt(ctx context.Context, who toolcrib.Principal, p api.MCPPrompt, arguments map[string]string) (
-		service.MCPRead, error)
-	MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (service.MCPRead, error)
+		mcpset.Read, error)
+	MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (mcpset.Read, error)
 }
 
-var _, _ backend = (*service.Service)(nil), (*remote.Service)(nil)
+var _, _ backend = local{}, (*remote.Service)(nil)
+
+// local is the service of a data folder, as commands ask it.
+type local struct {
+	*service.Service
+	*mcpset.Set
+}
+
+func localBackend(s *service.Service) backend { return local{s, s.MCP} }
+
+// Models implements [backend].
+func (l local) Models(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {
+	return l.Service.Models.List(who, provider, configured)
+}
+
+// Known implements [backend].
+func (l local) Known(n toolcrib.Notice) bool { return l.Service.Models.Known(n) }
 
 // remoteCommands are the commands that work against a server, by their first word or in full; localCommands
 // are those about this machine, which ignore $TOOLCRIB_SERVER.
@@ -166,7 +183,10 @@ func (a *app) opened(ctx context.Context, open opening) (backend, toolcrib.Princ
 		return a.remote, a.acting.who, nil
 	}
 	s, who, err := open(ctx)
-	return s, who, err
+	if err != nil {
+		return nil, who, err
+	}
+	return localBackend(s), who, nil
 }
 
 // place describes for people where data is stored.

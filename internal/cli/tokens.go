@@ -21,13 +21,13 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // goodFor describes the scope of a token.
-func goodFor(t *service.Token) string {
+func goodFor(t *people.Token) string {
 	who := "for " + t.User
 	if t.User == access.Bearer {
 		who = "for any bearer"
@@ -82,8 +82,8 @@ func paramText(v any) string {
 func (a *app) tokensListCommand(cmd *cobra.Command) {
 	user := cmd.Flags().String("user", "", "")
 	listing(a, cmd, a.reading, "TOKEN|STATE|LABEL|BY|ISSUED|GOOD",
-		func(c call) ([]service.Token, error) { return c.Tokens(c, c.who, *user) },
-		func(t *service.Token) []string {
+		func(c call) ([]people.Token, error) { return c.People.Tokens(c, c.who, *user) },
+		func(t *people.Token) []string {
 			return []string{
 				short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, day(t.IssuedAt), goodFor(t),
 			}
@@ -93,7 +93,7 @@ func (a *app) tokensListCommand(cmd *cobra.Command) {
 func (a *app) tokensRevokeCommand(cmd *cobra.Command) {
 	runs := cmd.Flags().Bool("runs", false, "")
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		t, changed, err := c.RevokeToken(c, c.who, c.args[0], *runs)
+		t, changed, err := c.People.RevokeToken(c, c.who, c.args[0], *runs)
 		word := "revoked"
 		if !changed {
 			word += " already"
@@ -107,7 +107,7 @@ type checkedToken struct {
 	Good    bool          `json:"good"`
 	Code    toolcrib.Code `json:"error,omitempty"` // code of the error
 	Message string        `json:"message,omitempty"`
-	*service.Token
+	*people.Token
 }
 
 func (a *app) tokensCheckCommand(cmd *cobra.Command) {
@@ -116,7 +116,7 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := c.CheckToken(c, c.who, text)
+		t, err := c.People.CheckToken(c, c.who, text)
 		var no *toolcrib.Error
 		if c.json && errors.As(err, &no) {
 			return checkedToken{Code: no.Code, Message: no.Message}, nil, silent(exitFailed)
@@ -132,7 +132,7 @@ func (a *app) tokensCheckCommand(cmd *cobra.Command) {
 
 // tokenFlags are the flags that describe a token.
 type tokenFlags struct {
-	service.TokenRequest
+	people.TokenRequest
 	params []string
 }
 
@@ -162,7 +162,7 @@ func (a *app) tokensCreateCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.CreateToken(c, who, f.TokenRequest)
+		t, err := s.People.CreateToken(c, who, f.TokenRequest)
 		if err != nil {
 			return nil, nil, noSuch("users", err, f.User)
 		}
@@ -266,7 +266,7 @@ func (a *app) actsFor(ctx context.Context) (toolcrib.Principal, error) {
 	if err != nil {
 		return toolcrib.Principal{}, err
 	}
-	return kept.ActFor(ctx, self, a.asFlag)
+	return kept.People.ActFor(ctx, self, a.asFlag)
 }
 
 // actor determines the principal that the command acts for, if a flag names one, so that nothing is
@@ -319,7 +319,7 @@ func (a *app) byToken(ctx context.Context, self string) (who toolcrib.Principal,
 	if err != nil {
 		return who, err
 	}
-	return kept.ActBy(ctx, self, text)
+	return kept.People.ActBy(ctx, self, text)
 }
 
 // readToken reads the token of --token-file.

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 // userFlags adds the flags that describe a user.
@@ -27,10 +28,10 @@ func userFlags(cmd *cobra.Command) *access.Edit {
 	optionalList(flags, "group", &e.Groups)
 	optionalList(flags, "grant", &e.Grants)
 	oneWord(cmd, "trust", func(text string) {
-		if e.Trust = new(toolcrib.Trust(text)); text == service.UnknownTrust {
+		if e.Trust = new(toolcrib.Trust(text)); text == people.UnknownTrust {
 			e.Trust = new(toolcrib.Trust)
 		}
-	}, service.UnknownTrust, "member", "trusted", "anchor")
+	}, people.UnknownTrust, "member", "trusted", "anchor")
 	return e
 }
 
@@ -58,7 +59,7 @@ func (a *app) usersAddCommand(cmd *cobra.Command) {
 			return nil, nil, err
 		}
 		a.tellGrants(u.Grants)
-		shown, err := s.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse})
+		shown, err := s.People.AddUser(c, who, access.NewUser{User: u, Reuse: *reuse})
 		return shown, func() { a.says(shown.Name, "added") }, err
 	})
 }
@@ -73,8 +74,8 @@ func (a *app) aboutPeople(ctx context.Context) (s *service.Service, who toolcrib
 
 func (a *app) usersListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.reading, "USER|NAME|STATE|TRUST|ROLES|GROUPS|GRANTS",
-		func(c call) ([]service.User, error) { return c.Users(c, c.who) },
-		func(u *service.User) []string {
+		func(c call) ([]people.User, error) { return c.People.Users(c, c.who) },
+		func(u *people.User) []string {
 			return []string{
 				u.Name, u.Display, userState(u), knownTrust(u), strings.Join(u.Roles, ","), strings.Join(u.Groups, ","),
 				grantsText(u.Grants),
@@ -82,7 +83,7 @@ func (a *app) usersListCommand(cmd *cobra.Command) {
 		})
 }
 
-func userState(u *service.User) string {
+func userState(u *people.User) string {
 	switch {
 	case u.Disabled:
 		return "disabled"
@@ -93,8 +94,8 @@ func userState(u *service.User) string {
 }
 
 // knownTrust returns how far a user is trusted, or "" if that is unknown.
-func knownTrust(u *service.User) string {
-	if u.Trust == service.UnknownTrust {
+func knownTrust(u *people.User) string {
+	if u.Trust == people.UnknownTrust {
 		return ""
 	}
 	return u.Trust
@@ -104,12 +105,12 @@ func grantsText(grants []string) string { return listText(grants, ",", "no restr
 
 func (a *app) usersShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		u, err := c.User(c, c.who, c.args[0])
+		u, err := c.People.User(c, c.who, c.args[0])
 		return u, func() { a.showUser(&u) }, noSuch("users", err, c.args[0])
 	})
 }
 
-func (a *app) showUser(u *service.User) {
+func (a *app) showUser(u *people.User) {
 	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(u.Name)), userState(u))
 	a.fields(9, "name", u.Display, "email", u.Email, "trust", knownTrust(u), "roles", strings.Join(u.Roles, ", "),
 		"groups", strings.Join(u.Groups, ", "), "grants", grantsText(u.Grants), "effective", grantsText(u.Effective),
@@ -136,7 +137,7 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		u, _, err := s.EditUser(c, who, c.args[0], *edit)
+		u, _, err := s.People.EditUser(c, who, c.args[0], *edit)
 		if err == nil && edit.Grants != nil {
 			a.tellGrants(*edit.Grants)
 		}
@@ -157,7 +158,7 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
 		disabled := cmd.Name() == "disable"
 		word := cmd.Name() + "d"
-		u, changed, err := c.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled})
+		u, changed, err := c.People.EditUser(c, c.who, c.args[0], access.Edit{Disabled: &disabled})
 		if !changed {
 			word += " already"
 		}
@@ -167,15 +168,15 @@ func (a *app) usersStateCommand(cmd *cobra.Command) {
 
 func (a *app) usersRemoveCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		u, err := c.RemoveUser(c, c.who, c.args[0])
+		u, err := c.People.RemoveUser(c, c.who, c.args[0])
 		return u, func() { a.says(u.Name, "removed") }, noSuch("users", err, c.args[0])
 	})
 }
 
 func (a *app) groupsListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.reading, "GROUP|STATE|MEMBERS|ROLES|GRANTS|DESCRIPTION",
-		func(c call) ([]service.Group, error) { return c.Groups(c, c.who) },
-		func(g *service.Group) []string {
+		func(c call) ([]people.Group, error) { return c.People.Groups(c, c.who) },
+		func(g *people.Group) []string {
 			state := "active"
 			if g.Disabled {
 				state = "disabled"
@@ -204,7 +205,7 @@ func (a *app) groupsSetCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		g, known, err := s.PutGroup(c, who, c.args[0], e)
+		g, known, err := s.People.PutGroup(c, who, c.args[0], e)
 		if err == nil && flags.Changed("grant") {
 			a.tellGrants(g.Grants)
 		}
@@ -218,7 +219,7 @@ func (a *app) groupsSetCommand(cmd *cobra.Command) {
 
 func (a *app) groupsRemoveCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		g, err := c.RemoveGroup(c, c.who, c.args[0])
+		g, err := c.People.RemoveGroup(c, c.who, c.args[0])
 		if errors.Is(err, toolcrib.ErrConflict) {
 			err = toolcrib.Errorf(toolcrib.CodeConflict, "%v (toolcrib users edit NAME --group '' takes one out)", err)
 		}

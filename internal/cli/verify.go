@@ -164,7 +164,7 @@ func (a *app) adopt(ctx context.Context, yes bool) error {
 		err = a.service.Env.Adopt(ctx, who)
 	}
 	if err == nil {
-		err = a.service.AcceptDamage(ctx, who)
+		err = a.service.People.AcceptDamage(ctx, who)
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func readHead(path string) (*store.Head, error) {
 
 // exportHead writes the head of the system journal.
 func (a *app) exportHead(c call, path string) error {
-	h, err := c.Head(c, c.who)
+	h, err := c.People.Head(c, c.who)
 	if err != nil {
 		return err
 	}

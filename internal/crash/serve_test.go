@@ -34,6 +34,7 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -179,9 +180,9 @@ server: {auth: none}
 	}
 	me := toolcrib.Principal{User: person, Admin: true}
 	if err = s.Env.Open(t.Context()); err == nil {
-		var r *service.MCPReview
-		if r, err = s.ReviewMCP(t.Context(), me, "town"); err == nil {
-			err = s.AcceptMCP(t.Context(), me, r, r.Digest)
+		var r *mcpset.Review
+		if r, err = s.MCP.Review(t.Context(), me, "town"); err == nil {
+			err = s.MCP.Accept(t.Context(), me, r, r.Digest)
 		}
 	}
 	if err = errors.Join(err, s.Close()); err != nil {

@@ -155,6 +155,7 @@ func TestImports(t *testing.T) {
 		{"only cmd and internal/cli wire adapters", onlyWiringWires},
 		{"only front ends import the service, only cmd internal/cli", nobodyImportsWiring},
 		{"the service knows no command line, no terminal and no HTTP", serviceKnowsNoScreen},
+		{"a room of the service does not import the service", roomsStandAlone},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
@@ -284,6 +285,14 @@ func nobodyImportsWiring(_ map[string]pkg, from, to string) bool {
 	return !wiring(to) || wiring(from) && !within(from, "service")
 }
 
+// roomsStandAlone keeps the packages below the service from its runs and sessions. env is below all of them.
+func roomsStandAlone(_ map[string]pkg, from, to string) bool {
+	if !strings.HasPrefix(from, "service/") || !within(to, "service") {
+		return true
+	}
+	return to != "service" && from != "service/env"
+}
+
 func serviceKnowsNoScreen(_ map[string]pkg, from, to string) bool {
 	return !within(from, "service") || !slices.ContainsFunc(screens, func(s string) bool { return within(to, s) })
 }
@@ -354,6 +363,10 @@ func TestRules_Bite(t *testing.T) {
 		{serviceKnowsNoScreen, "service", "internal/render", false},
 		{serviceKnowsNoScreen, "service", "github.com/spf13/cobra", false},
 		{serviceKnowsNoScreen, "service", "agent", true},
+		{roomsStandAlone, "service", "service/models", true},
+		{roomsStandAlone, "service/models", "service/env", true},
+		{roomsStandAlone, "service/models", "service", false},
+		{roomsStandAlone, "service/env", "service/models", false},
 		{onlyWiringWires, "mcp/serve", "mcp", false},
 		{nobodyImportsWiring, "mcp/serve", "service", true},
 		{nobodyImportsWiring, "mcp/serve", "internal/cli", false},

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -73,20 +74,20 @@ func (r *Service) MCPPrompts(toolcrib.Principal) ([]api.MCPPrompt, error) {
 // MCPPrompt returns a prompt of an MCP server, filled in with arguments.
 func (r *Service) MCPPrompt(
 	ctx context.Context, _ toolcrib.Principal, p api.MCPPrompt, arguments map[string]string,
-) (service.MCPRead, error) {
+) (mcpset.Read, error) {
 	return r.readMCP(ctx, "prompts", api.MCPPromptRequest{Prompt: p, Arguments: arguments})
 }
 
 // MCPResource returns a resource of an MCP server.
 func (r *Service) MCPResource(
 	ctx context.Context, _ toolcrib.Principal, name, uri string,
-) (service.MCPRead, error) {
+) (mcpset.Read, error) {
 	return r.readMCP(ctx, "resources", api.MCPResourceRequest{Server: name, URI: uri})
 }
 
-func (r *Service) readMCP(ctx context.Context, what string, body any) (service.MCPRead, error) {
+func (r *Service) readMCP(ctx context.Context, what string, body any) (mcpset.Read, error) {
 	out, err := send[api.MCPContent](ctx, r, http.MethodPost, body, "mcp", what)
-	read := service.MCPRead{Text: out.Text, Taint: out.Taint}
+	read := mcpset.Read{Text: out.Text, Taint: out.Taint}
 	for _, f := range out.Files {
 		read.Files = append(read.Files, service.Attachment{MediaType: media.Type(f.Data), Name: f.Name, Data: f.Data})
 	}

@@ -16,18 +16,19 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
 // upstream has an MCP server behind toolcrib, which was reviewed.
-func upstream(t *testing.T, server *sdk.Server, settings, yaml string) (*crib, *service.MCPReview) {
+func upstream(t *testing.T, server *sdk.Server, settings, yaml string) (*crib, *mcpset.Review) {
 	t.Helper()
 	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	t.Cleanup(h.Close)
 	c := stock(t, yaml+"mcpServers: {up: {url: '"+h.URL+"'"+settings+"}}\n")
-	review, err := c.s.ReviewMCP(t.Context(), c.who, "up")
+	review, err := c.s.MCP.Review(t.Context(), c.who, "up")
 	if err == nil {
-		err = c.s.AcceptMCP(t.Context(), c.who, review, review.Digest)
+		err = c.s.MCP.Accept(t.Context(), c.who, review, review.Digest)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func TestServe_RenamedAfterTheApproval(t *testing.T) {
 			change(server, add)
 			if name != "not changed" {
 				until(t, "toolcrib has heard of it", func() bool {
-					r, err := c.s.ReviewMCP(t.Context(), c.who, "up")
+					r, err := c.s.MCP.Review(t.Context(), c.who, "up")
 					return err == nil && r.Digest != review.Digest
 				})
 			}

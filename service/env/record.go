@@ -20,6 +20,9 @@ const (
 	KindNoteRemoved   toolcrib.Kind = "note_removed"
 )
 
+// KindOtherCall is the kind of audit entries for decisions about calls that another agent makes.
+const KindOtherCall toolcrib.Kind = "other_call"
+
 // Record appends entries to the audit log about changes outside of the database. Secrets in them are masked.
 func (e *Env) Record(ctx context.Context, kind toolcrib.Kind, payloads ...any) error {
 	events := make([]store.SystemEvent, len(payloads))

@@ -1,4 +1,6 @@
-package service
+// Package models finds and opens the models of runs: those of the configuration, those that are detected where none is
+// configured, and what is known of their prices and limits.
+package models
 
 import (
 	"context"
@@ -16,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/provider/offline"
 	"github.com/toolcrib/toolcrib/provider/texttag"
@@ -29,19 +32,56 @@ func SupportedTypes() []string { return providers.Names(providers.Type.Usable) }
 // SupportedType reports whether this version has an adapter for a type of providers.
 func SupportedType(t string) bool { return slices.Contains(SupportedTypes(), t) }
 
-// Models is what is known of the models of a run and of those that it starts.
+// Models are the models of a data folder under a configuration. They are safe for use by several goroutines.
 type Models struct {
-	found *config.Detected // where none is configured; nil = not looked for. Under Service.preparing
-	alone bool             // no person can be asked while a run goes. Under Service.preparing
+	env *env.Env
+	*shared
 }
 
-// toolsByText is what journal.ModelInfo.Tools says of a model that calls tools by
-// the text protocol of contract §4.
+// shared is used under all configurations of a data folder.
+type shared struct {
+	// adapters are the adapters that runs share, by the names of their providers.
+	adapters    adapters
+	catalogRead sync.Once
+	catalog     *catalog.Catalog
+}
+
+// New returns the models of a data folder.
+func New(e *env.Env) *Models { return &Models{e, &shared{}} }
+
+// Under returns the models under another configuration.
+func (s *Models) Under(e *env.Env) *Models { return &Models{e, s.shared} }
+
+// Close closes connections that no run uses.
+func (s *Models) Close() { s.adapters.close() }
+
+// Choice is the choice of models for a run and the runs that it starts.
+type Choice struct {
+	mu    sync.Mutex
+	found *config.Detected // the model to use if none is configured; nil until it is looked for
+	alone bool             // no person can be asked while a run is driven
+}
+
+// DetectFor detects a model where none is configured, and may ask a person to confirm it.
+func (s *Models) DetectFor(m *Choice) {
+	found := s.Detect(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.found = &found
+}
+
+// Alone sets whether no person can be asked while a run is driven.
+func (m *Choice) Alone(alone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alone = alone
+}
+
+// toolsByText is the value of journal.ModelInfo.Tools for a model that calls tools by the text protocol.
 const toolsByText = "text"
 
-// opening is the loop's way to the models of every run that a process drives, by what the configuration says of
-// their providers today.
-func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
+// Opening returns the function that opens models for the loop, by the current configuration of their providers.
+func (s *Models) Opening(m *Choice) func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 	return func(_ context.Context, info journal.ModelInfo) (toolcrib.Model, error) {
 		r, err := s.resolveModel(info.Provider + "/" + info.ID)
 		var model toolcrib.Model
@@ -52,9 +92,9 @@ func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (t
 		case err != nil:
 			return nil, unopened(info.Provider, err)
 		case ok:
-			s.preparing.Lock()
-			defer s.preparing.Unlock()
-			standIn.Alone, standIn.Command = m.alone, s.Env.Self
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			standIn.Alone, standIn.Command = m.alone, s.env.Self
 			return standIn, nil
 		case info.Tools == toolsByText:
 			return texttag.New(model), nil
@@ -63,8 +103,8 @@ func (s *Service) opening(m *Models) func(context.Context, journal.ModelInfo) (t
 	}
 }
 
-// unopened is the error of a request to a model that cannot be opened: it never left. What is wrong may name
-// files, which only operators read.
+// unopened returns the error of a request to a model that cannot be opened. The request was not sent. The cause may
+// name files, which only operators may read.
 func unopened(provider string, err error) error {
 	wrong := config.Error{Key: config.JoinKey("providers", provider), Message: err.Error()}
 	_ = errors.As(err, &wrong) // which knows the key
@@ -74,11 +114,11 @@ func unopened(provider string, err error) error {
 	}
 }
 
-// modelsFor resolves the models of an agent. One without a model gets the first that is found, and tell hears
-// which. What is wrong with the first is wrong usage, what is wrong with a fallback is told when it is needed.
-func (s *Service) modelsFor(m *Models, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
-	s.preparing.Lock()
-	defer s.preparing.Unlock()
+// Resolve resolves the models of an agent. If the agent has none, one is detected and reported to tell. An error of
+// the first model is an error of the request; one of a fallback is reported when it is needed.
+func (s *Models) Resolve(m *Choice, agent *toolcrib.Agent, tell func(string)) ([]journal.ModelInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	all, err := s.modelsOf(m, agent, tell)
 	if err != nil {
 		return nil, err
@@ -94,8 +134,8 @@ func (s *Service) modelsFor(m *Models, agent *toolcrib.Agent, tell func(string))
 	return infos, err
 }
 
-// modelsOf are the models of an agent: its own, then its fallbacks.
-func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) ([]config.ResolvedModel, error) {
+// modelsOf resolves the model of an agent and its fallbacks.
+func (s *Models) modelsOf(m *Choice, agent *toolcrib.Agent, tell func(string)) ([]config.ResolvedModel, error) {
 	var all []config.ResolvedModel
 	if agent.Model == "" {
 		if m.found == nil {
@@ -103,7 +143,7 @@ func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) 
 			m.found = &found
 		}
 		text := fmt.Sprintf("no model is configured: using %s (%s)", m.found.Model.Name(), m.found.Why)
-		if names := s.Env.Config.ModelNames(); len(names) > 0 {
+		if names := s.env.Config.ModelNames(); len(names) > 0 {
 			text = fmt.Sprintf("no model is configured for the agent %s: using %s (%s); name one of %s in agents.%s.model, or with --model",
 				agent.Name, m.found.Model.Name(), m.found.Why, strings.Join(names, ", "), agent.Name)
 		}
@@ -127,7 +167,7 @@ func (s *Service) modelsOf(m *Models, agent *toolcrib.Agent, tell func(string)) 
 	return all, nil
 }
 
-// UnusableProviders are the configured providers that this version cannot speak to.
+// UnusableProviders returns the configured providers whose type this version does not support.
 func UnusableProviders(c *config.Config) []string {
 	var out []string
 	for _, name := range c.ProviderNames() {
@@ -140,47 +180,39 @@ func UnusableProviders(c *config.Config) []string {
 	return out
 }
 
-// resolveModel finds a model by its name; an error also reports which types of providers
-// this version can use.
-func (s *Service) resolveModel(ref string) (config.ResolvedModel, error) {
-	r, err := s.Env.Config.ResolveModel(ref)
+// resolveModel resolves a model by its name. The error lists the supported types of providers.
+func (s *Models) resolveModel(ref string) (config.ResolvedModel, error) {
+	r, err := s.env.Config.ResolveModel(ref)
 	if err != nil {
 		return r, env.BadRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
 	}
 	return r, nil
 }
 
-// reopens returns an error unless the model of a run opens, by what the configuration says of its provider today.
-func (s *Service) reopens(info journal.ModelInfo) error {
-	r, err := s.Env.Config.ResolveModel(info.Provider + "/" + info.ID)
+// Reopens returns an error unless the model of a run can be opened under the current configuration.
+func (s *Models) Reopens(info journal.ModelInfo) error {
+	r, err := s.env.Config.ResolveModel(info.Provider + "/" + info.ID)
 	if err == nil {
 		_, err = s.provider(info.Provider, r.Provider)
 	}
-	if err != nil && !ofConfig(err) {
+	if err != nil && !OfConfig(err) {
 		err = env.BadRequestf("the run's model %s: %v", info.Ref, err)
 	}
 	return err
 }
 
-// provider returns the adapter of a configured provider. Runs share the one of an HTTP API, with its
-// connections, its limits and its breaker, as long as all that it was made of is the same. Errors
-// are wrong configuration.
-func (s *Service) provider(name string, p config.Provider) (toolcrib.Model, error) {
+// provider returns the adapter of a configured provider. Runs share the adapter of an HTTP API with its
+// connections, limits and breaker, until something that it was made of changes.
+func (s *Models) provider(name string, p config.Provider) (toolcrib.Model, error) {
 	t, set, err := s.settings(name, p)
 	var model toolcrib.Model
 	if err == nil {
 		model, err = s.adapters.open(t, set, p)
 	}
-	if err == nil || ofConfig(err) {
+	if err == nil || OfConfig(err) {
 		return model, err
 	}
 	return nil, config.Error{Key: config.JoinKey("providers", name), Message: err.Error()}
-}
-
-// ofConfig reports whether an error says what is wrong with the configuration, or with what was asked.
-func ofConfig(err error) bool {
-	var value config.Error
-	return toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)
 }
 
 // adapters are those that runs share, by the names of their providers.
@@ -195,16 +227,17 @@ type adapter struct {
 	idle   io.Closer // of its idle connections; nil = it has none
 }
 
-// adapterOf is all that an adapter was made of.
+// adapterOf is everything that an adapter was made of.
 type adapterOf struct {
-	kind                     string
+	kind string
+	// settings returns the settings of a provider's adapter.
 	settings                 providers.Settings // without Admit, which cannot be compared
 	admits                   bool
 	roots                    string // the content of the file of certificates
 	maxConcurrent, perMinute int
 }
 
-// open returns the adapter that is known if it is made of the same, else a new one.
+// open returns the known adapter if it was made of the same, or else a new one.
 func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provider) (toolcrib.Model, error) {
 	of := adapterOf{
 		kind: t.Name, settings: set, admits: set.Admit != nil, maxConcurrent: p.MaxConcurrent, perMinute: p.RequestsPerMinute,
@@ -238,7 +271,7 @@ func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provi
 	return model, nil
 }
 
-// close closes the connections that no run uses.
+// close closes idle connections.
 func (a *adapters) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -249,8 +282,8 @@ func (a *adapters) close() {
 	}
 }
 
-// Adapter makes the bare adapter of a provider.
-func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error) {
+// Adapter returns an adapter for a provider, without limits.
+func (s *Models) Adapter(name string, p config.Provider) (toolcrib.Model, error) {
 	t, set, err := s.settings(name, p)
 	if err != nil {
 		return nil, err
@@ -259,7 +292,7 @@ func (s *Service) Adapter(name string, p config.Provider) (toolcrib.Model, error
 }
 
 // settings are what the adapter of a provider is made with.
-func (s *Service) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
+func (s *Models) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
 	if t, _ = providers.Of(p.Type); !t.Usable() {
 		return t, set, env.BadRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
 			p.Type, strings.Join(SupportedTypes(), ", "))
@@ -270,17 +303,17 @@ func (s *Service) settings(name string, p config.Provider) (t providers.Type, se
 	} else if set.Options, err = s.wire(name, p); err != nil {
 		return t, set, err
 	}
-	set.File, err = p.File.Resolve(s.Env.Resolver())
+	set.File, err = p.File.Resolve(s.env.Resolver())
 	return t, set, err
 }
 
-// wire fills in what the adapters of HTTP APIs have in common.
-func (s *Service) wire(name string, p config.Provider) (wire.Options, error) {
+// wire returns the settings that adapters of HTTP APIs have in common.
+func (s *Models) wire(name string, p config.Provider) (wire.Options, error) {
 	o := wire.Options{
 		Name: name, Reasoning: p.Reasoning, ConnectTimeout: p.ConnectTimeout.Std(),
 		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
 	}
-	r := s.Env.Resolver()
+	r := s.env.Resolver()
 	for _, f := range []struct {
 		value config.Value
 		to    *string
@@ -330,12 +363,18 @@ func keyAdvice(provider string, key config.Value, sent bool) string {
 	}
 }
 
-// addressFromEnv returns the address that the environment names for a type of provider,
-// as the vendors' own programs read it, and the variable; "" if none.
+// addressFromEnv returns the address that the environment names for a type of provider, as for the vendor's own
+// programs, and the name of the variable.
 func addressFromEnv(providerType string) (address, variable string) {
 	t, _ := providers.Of(providerType)
 	if address = t.Address(os.Getenv); address == "" {
 		return "", ""
 	}
 	return address, t.AddressVariable
+}
+
+// OfConfig reports whether an error is about the configuration or the request.
+func OfConfig(err error) bool {
+	var value config.Error
+	return toolcrib.CodeOf(err) == toolcrib.CodeBadRequest || errors.As(err, &value)
 }

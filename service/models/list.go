@@ -1,4 +1,4 @@
-package service
+package models
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ const (
 	fromKnown    = "known"
 )
 
-func (s *Service) modelOf(r config.ResolvedModel, from string) api.Model {
+func (s *Models) modelOf(r config.ResolvedModel, from string) api.Model {
 	info := s.InfoOf(r)
 	v := api.Model{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
@@ -49,10 +49,10 @@ func (s *Service) modelOf(r config.ResolvedModel, from string) api.Model {
 	return v
 }
 
-// ModelNames returns names of models that a run may ask for, without asking a provider: those
-// of the configuration, and the usual ones of the vendors whose keys are set.
-func (s *Service) ModelNames() []string {
-	names := env.ModelRefs(s.Env.Config, s.Env.Config.ModelNames()...)
+// ModelNames returns the names of configured models, and of the default models of vendors whose API keys are set.
+// It does not ask providers.
+func (s *Models) ModelNames() []string {
+	names := env.ModelRefs(s.env.Config, s.env.Config.ModelNames()...)
 	for _, t := range providers.ByKey() {
 		if key, ok := os.LookupEnv(t.KeyVariable); ok && key != "" {
 			names = append(names, t.Name+"/"+t.DefaultModel)
@@ -61,14 +61,13 @@ func (s *Service) ModelNames() []string {
 	return append(names, config.TypeOffline+"/"+config.TypeOffline)
 }
 
-// Models returns the configured models, those that only agents name, the one that
-// is found, and unless configured those that are known of the providers among these. If
-// provider is not empty, they are those of that one.
-func (s *Service) Models(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {
+// List returns the configured models, those that agents name, and the detected one; also the known models of their
+// providers unless configured is set. If provider is not empty, only models of that provider are returned.
+func (s *Models) List(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
-	c := s.Env.Config
+	c := s.env.Config
 	seen := map[string]bool{} // by name, and by PROVIDER/MODEL
 	views := []api.Model{}
 	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
@@ -96,10 +95,10 @@ func (s *Service) Models(who toolcrib.Principal, provider string, configured boo
 	return slices.DeleteFunc(views, func(v api.Model) bool { return provider != "" && v.Provider != provider }), nil
 }
 
-// knownOf are the models that the catalog has of the configured providers, of
-// those that views name, and of the one that is asked for.
-func (s *Service) knownOf(views []api.Model, seen map[string]bool, asked string) ([]api.Model, error) {
-	c := s.Env.Config
+// knownOf returns the models in the catalog of the configured providers, of those in views, and of the one asked
+// for.
+func (s *Models) knownOf(views []api.Model, seen map[string]bool, asked string) ([]api.Model, error) {
+	c := s.env.Config
 	names := c.ProviderNames()
 	for _, v := range views {
 		names = append(names, v.Provider)
@@ -132,9 +131,9 @@ func (s *Service) knownOf(views []api.Model, seen map[string]bool, asked string)
 	return out, nil
 }
 
-// RefreshModels takes the prices and context sizes of models from a list, for
-// administrators; they count until a later version brings newer ones.
-func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info catalog.Info, err error) {
+// RefreshModels stores a list of prices and context sizes, for administrators. It is used until a later version has
+// a newer one.
+func (s *Models) RefreshModels(who toolcrib.Principal, in io.Reader) (info catalog.Info, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return info, err
 	}
@@ -153,18 +152,17 @@ func (s *Service) RefreshModels(who toolcrib.Principal, in io.Reader) (info cata
 	return read.Info(), safefile.Replace(path, ".toolcrib-", text.Bytes())
 }
 
-// catalogName is the file in the data folder that holds newer prices than those
-// that toolcrib brings.
+// catalogName is the file of stored prices in the data folder.
 const catalogName = "models.json"
 
-// KnownModels is what is known of models: what toolcrib brings, and what `models
-// refresh` has kept; the newer of the two counts. A notice says why that cannot be read.
-func (s *Service) KnownModels() *catalog.Catalog {
+// KnownModels returns the catalog of models: the newer of the embedded and the stored one. If the stored one cannot
+// be read, there is a notice.
+func (s *Models) KnownModels() *catalog.Catalog {
 	s.catalogRead.Do(func() { s.catalog = s.readCatalog() })
 	return s.catalog
 }
 
-func (s *Service) readCatalog() *catalog.Catalog {
+func (s *Models) readCatalog() *catalog.Catalog {
 	brought := catalog.Embedded()
 	path := s.CatalogPath()
 	f, err := os.Open(path)
@@ -172,14 +170,14 @@ func (s *Service) readCatalog() *catalog.Catalog {
 		return brought
 	}
 	if err != nil {
-		s.Env.Notice(fmt.Sprintf("%s cannot be read, so the built-in prices are used: %v", path, err))
+		s.env.Notice(fmt.Sprintf("%s cannot be read, so the built-in prices are used: %v", path, err))
 		return brought
 	}
 	defer f.Close()
 	kept, err := catalog.Parse(f)
 	switch {
 	case err != nil:
-		s.Env.Notice(fmt.Sprintf("%s is skipped and the built-in prices are used: %v; refresh it with: toolcrib models refresh FILE", path, err))
+		s.env.Notice(fmt.Sprintf("%s is skipped and the built-in prices are used: %v; refresh it with: toolcrib models refresh FILE", path, err))
 		return brought
 	case kept.Info().Date < brought.Info().Date:
 		return kept.Merge(brought)
@@ -187,17 +185,16 @@ func (s *Service) readCatalog() *catalog.Catalog {
 	return brought.Merge(kept)
 }
 
-// CatalogPath is the file that `models refresh` keeps.
-func (s *Service) CatalogPath() string { return filepath.Join(s.Env.DataDir, catalogName) }
+// CatalogPath returns the path of the stored catalog.
+func (s *Models) CatalogPath() string { return filepath.Join(s.env.DataDir, catalogName) }
 
-// toldFolder is the folder of the data folder that holds one file for each notice that
-// people need only once.
+// toldFolder is the folder with one file for each notice that a person has seen and needs only once.
 const toldFolder = "told"
 
-// Known reports whether people have read a notice before, and need it only once: that no
-// price is known for a model. Where a cost is capped they read it with each run.
-func (s *Service) Known(n toolcrib.Notice) bool {
-	c := s.Env.Config
+// Known reports whether a notice was shown before and need not be repeated: that a price is unknown, unless a cost
+// is limited.
+func (s *Models) Known(n toolcrib.Notice) bool {
+	c := s.env.Config
 	if n.Code != core.NoticePriceUnknown || len(c.Budgets) > 0 {
 		return false
 	}
@@ -206,16 +203,16 @@ func (s *Service) Known(n toolcrib.Notice) bool {
 			return false
 		}
 	}
-	known, err := s.Env.Mark(toldFolder, n.Message)
+	known, err := s.env.Mark(toldFolder, n.Message)
 	return err == nil && known
 }
 
-// filesNone is what journal.ModelInfo.Files says of a model that takes no files.
+// filesNone is the value of journal.ModelInfo.Files for a model that takes no files.
 const filesNone = "none"
 
-// InfoOf is what a run keeps of a model: what the configuration says, and for the
-// rest what is known. A script plays any model: nothing is known of it.
-func (s *Service) InfoOf(r config.ResolvedModel) journal.ModelInfo {
+// InfoOf returns what a run records of a model: its configuration, completed from the catalog. Nothing is known of
+// a script.
+func (s *Models) InfoOf(r config.ResolvedModel) journal.ModelInfo {
 	info := journal.ModelInfo{
 		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
 		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,
@@ -243,8 +240,8 @@ func (s *Service) InfoOf(r config.ResolvedModel) journal.ModelInfo {
 	return info
 }
 
-// Lookup finds what is known of a model of a provider.
-func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) {
+// Lookup finds a model of a provider in the catalog.
+func (s *Models) Lookup(p config.Provider, model string) (catalog.Model, bool) {
 	base, ok := s.addressOf(p)
 	if !ok {
 		return catalog.Model{}, false
@@ -252,17 +249,17 @@ func (s *Service) Lookup(p config.Provider, model string) (catalog.Model, bool) 
 	return s.KnownModels().Lookup(p.Type, base, model)
 }
 
-// addressOf is where a provider is asked, "" = its type's own; false = opening it says why that is unknown.
-func (s *Service) addressOf(p config.Provider) (base string, ok bool) {
-	base, err := p.BaseURL.Resolve(s.Env.Resolver())
+// addressOf returns the address of a provider, or "" for the default of its type. It returns false if the address
+// cannot be resolved.
+func (s *Models) addressOf(p config.Provider) (base string, ok bool) {
+	base, err := p.BaseURL.Resolve(s.env.Resolver())
 	if base == "" && err == nil {
 		base, _ = addressFromEnv(p.Type)
 	}
 	return base, err == nil
 }
 
-// numCtx is the context that the extra fields of a request ask an Ollama for; 0 =
-// they say nothing.
+// numCtx returns the context size that the extra fields of a request ask of an Ollama, or 0.
 func numCtx(extra json.RawMessage) int {
 	var fields struct {
 		NumCtx  int `json:"num_ctx"`

@@ -1,4 +1,4 @@
-package service
+package models
 
 import (
 	"encoding/json"
@@ -44,10 +44,10 @@ func ollamaWith(t *testing.T, models ...string) string {
 }
 
 // detecting is a service without a person that looks for an Ollama at an address.
-func detecting(t *testing.T, at string) *Service {
+func detecting(t *testing.T, at string) *Models {
 	t.Helper()
 	t.Setenv("OLLAMA_HOST", "")
-	return New(env.Options{OllamaAt: at, DataDir: t.TempDir()})
+	return New(env.New(env.Options{OllamaAt: at, DataDir: t.TempDir()}))
 }
 
 // An Ollama that nobody has confirmed is passed over without a terminal, and so is one
@@ -57,7 +57,7 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	a := detecting(t, ollamaWith(t, "+only"))
-	if _, err := a.Env.Mark(confirmedFolder, "http://127.0.0.1:1"); err != nil {
+	if _, err := a.env.Mark(confirmedFolder, "http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
 	found := a.Detect(true)
@@ -82,7 +82,7 @@ func TestN5_DetectOllama(t *testing.T) {
 		{gone.URL, "offline/offline", "no Ollama with a model answers"},
 	} {
 		a := detecting(t, k.at)
-		if _, err := a.Env.Mark(confirmedFolder, k.at); err != nil {
+		if _, err := a.env.Mark(confirmedFolder, k.at); err != nil {
 			t.Fatal(err)
 		}
 		found := a.Detect(false)

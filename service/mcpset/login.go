@@ -1,4 +1,4 @@
-package service
+package mcpset
 
 import (
 	"context"
@@ -19,12 +19,11 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// signInPatience is how long a process waits for another one that refreshes a sign-in. It is
-// longer than a refresh takes.
+// signInPatience is how long a process waits for another process that refreshes a sign-in, which takes less.
 const signInPatience = 30 * time.Second
 
-// MCPSignIn is a sign-in to an MCP server, without what is secret in it.
-type MCPSignIn struct {
+// SignIn describes a sign-in to an MCP server, without its secrets.
+type SignIn struct {
 	Server  string    `json:"server"`
 	URL     string    `json:"url"`
 	Issuer  string    `json:"issuer"`
@@ -36,52 +35,52 @@ type MCPSignIn struct {
 	Problem string    `json:"problem,omitempty"` // why it was not revoked
 }
 
-func viewSignIn(server string, c *signin.Credentials) MCPSignIn {
-	return MCPSignIn{
+func viewSignIn(server string, c *signin.Credentials) SignIn {
+	return SignIn{
 		Server: server, URL: c.URL, Issuer: c.Issuer, Client: c.ClientID, Scopes: append([]string{}, c.Scopes...),
 		Expires: c.Expires, Renews: c.Refresh != "",
 	}
 }
 
-// signIns are the sign-ins to one MCP server, in the store of secrets.
+// signIns stores the sign-in to one MCP server as a secret.
 type signIns struct {
-	service *Service
-	name    string // of the secret
+	set  *Set
+	name string // of the secret
 }
 
-func (s *Service) signIns(server, url string) *signIns {
+func (s *Set) signIns(server, url string) *signIns {
 	return &signIns{s, fmt.Sprintf("%s%.12x", signInOf(server), sha256.Sum256([]byte(url)))}
 }
 
-// signInOf begins the names of the secrets that are sign-ins to a server.
+// signInOf returns the prefix of the names of secrets with sign-ins to a server.
 func signInOf(server string) string {
 	name, _ := mcp.CleanName(server) // which is known to have one
 	return env.SignInPrefix + name + "."
 }
 
-// Load returns the sign-in; nil if nobody has signed in.
+// Load returns the sign-in, or nil if nobody has signed in.
 func (k *signIns) Load() (*signin.Credentials, error) {
-	text, err := k.service.Env.Secret(k.name)
+	text, err := k.set.env.Secret(k.name)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := k.service.Env.ReadSignIn(k.name, text)
+	c := k.set.env.ReadSignIn(k.name, text)
 	if c == nil {
-		return nil, fmt.Errorf("the secret %s is not a sign-in; remove it: %s secret remove %s", k.name, k.service.Env.Self, k.name)
+		return nil, fmt.Errorf("the secret %s is not a sign-in; remove it: %s secret remove %s", k.name, k.set.env.Self, k.name)
 	}
 	return c, nil
 }
 
-// Save keeps a sign-in.
+// Save stores a sign-in.
 func (k *signIns) Save(c *signin.Credentials) error {
 	text, err := k.write(c)
 	if err != nil {
 		return err
 	}
-	kept, err := k.service.Env.SecretStore()
+	kept, err := k.set.env.SecretStore()
 	if err != nil {
 		return err
 	}
@@ -89,23 +88,23 @@ func (k *signIns) Save(c *signin.Credentials) error {
 	return err
 }
 
-// write makes a sign-in a secret, which is masked from then on.
+// write encodes a sign-in as a secret, and masks its tokens from then on.
 func (k *signIns) write(c *signin.Credentials) ([]byte, error) {
-	k.service.Env.LearnSignIn(k.name, c)
+	k.set.env.LearnSignIn(k.name, c)
 	return json.Marshal(c)
 }
 
-// Lock keeps other processes from refreshing the sign-in.
+// Lock prevents other processes from refreshing the sign-in.
 func (k *signIns) Lock() (unlock func(), err error) {
-	return safefile.Lock(filepath.Join(k.service.Env.DataDir, k.name+".lock"), signInPatience)
+	return safefile.Lock(filepath.Join(k.set.env.DataDir, k.name+".lock"), signInPatience)
 }
 
-// mcpSession returns the session of a server that one can sign in to; nil for any other.
-func (s *Service) mcpSession(m *mcpServer) *signin.Session {
+// session returns the session of a server that supports sign-ins, or nil.
+func (s *Set) session(m *server) *signin.Session {
 	if m.canSignIn() != nil {
 		return nil
 	}
-	login := s.Env.Self + " mcp login " + trust.ShellWord(m.Name)
+	login := s.env.Self + " mcp login " + trust.ShellWord(m.Name)
 	session, err := signin.NewSession(m.URL, login, s.signIns(m.Name, m.URL))
 	if err != nil {
 		return nil // no token goes to an address that others can read
@@ -113,8 +112,8 @@ func (s *Service) mcpSession(m *mcpServer) *signin.Session {
 	return session
 }
 
-// canSignIn returns an error if no person can sign in to a server.
-func (m *mcpServer) canSignIn() error {
+// canSignIn returns an error if a server does not support sign-ins.
+func (m *server) canSignIn() error {
 	for name := range m.Headers {
 		if strings.EqualFold(name, "Authorization") {
 			return toolcrib.Errorf(toolcrib.CodeBadRequest, "MCP server %s has an Authorization header in %s, which is sent "+
@@ -128,20 +127,19 @@ func (m *mcpServer) canSignIn() error {
 	return nil
 }
 
-// fillOAuth fills in the references of what the configuration says about signing in.
-func (s *Service) fillOAuth(c *config.MCPOAuth) (server signin.Server, err error) {
-	id, err := c.ClientID.Resolve(s.Env.Resolver())
-	secret, secretErr := c.ClientSecret.Resolve(s.Env.Resolver())
+// fillOAuth resolves the references in the configuration of a sign-in.
+func (s *Set) fillOAuth(c *config.MCPOAuth) (server signin.Server, err error) {
+	id, err := c.ClientID.Resolve(s.env.Resolver())
+	secret, secretErr := c.ClientSecret.Resolve(s.env.Resolver())
 	return signin.Server{
 		ClientID: id, ClientSecret: secret, Issuer: c.Issuer, Scopes: c.Scopes, Port: c.CallbackPort,
 	}, errors.Join(err, secretErr)
 }
 
-// MCPSignInNames are the names of the MCP servers that one can sign in to, without starting
-// any.
-func (s *Service) MCPSignInNames() []string {
+// SignInNames returns the names of the MCP servers that support sign-ins. It does not start any.
+func (s *Set) SignInNames() []string {
 	var names []string
-	for _, m := range s.wantedMCP() {
+	for _, m := range s.wanted() {
 		if m.canSignIn() == nil {
 			names = append(names, m.Name)
 		}
@@ -149,14 +147,14 @@ func (s *Service) MCPSignInNames() []string {
 	return names
 }
 
-// LoginMCP signs an administrator in to an MCP server, for all who use the data folder.
-func (s *Service) LoginMCP(
+// Login signs in to an MCP server, for everybody who uses the data folder. Only administrators may.
+func (s *Set) Login(
 	ctx context.Context, who toolcrib.Principal, name string, person signin.Person,
-) (v MCPSignIn, err error) {
+) (v SignIn, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return v, err
 	}
-	m, err := mcpNamed(s.wantedMCP(), name)
+	m, err := named(s.wanted(), name)
 	if err != nil {
 		return v, err
 	}
@@ -189,29 +187,29 @@ func (s *Service) LoginMCP(
 	if err != nil {
 		return v, err
 	}
-	_, err = s.Env.SetSecret(ctx, who, kept.name, text)
+	_, err = s.env.SetSecret(ctx, who, kept.name, text)
 	return viewSignIn(name, c), err
 }
 
-// LogoutMCP removes the sign-ins to an MCP server, which need not be configured, and has
-// their issuers revoke the tokens. If an issuer does not, the sign-in is removed anyway.
-func (s *Service) LogoutMCP(ctx context.Context, who toolcrib.Principal, name string) ([]MCPSignIn, error) {
+// Logout removes the sign-ins to an MCP server, which need not be configured any more, and asks their issuers to
+// revoke the tokens. They are removed even if an issuer fails.
+func (s *Set) Logout(ctx context.Context, who toolcrib.Principal, name string) ([]SignIn, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
 	if _, err := mcp.CleanName(name); err != nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
-	all, err := s.Env.Secrets(who)
+	all, err := s.env.Secrets(who)
 	if err != nil {
 		return nil, err
 	}
-	var out []MCPSignIn
+	var out []SignIn
 	for _, info := range all {
 		if !strings.HasPrefix(info.Name, signInOf(name)) {
 			continue
 		}
-		v, err := s.logoutMCP(ctx, who, name, &signIns{s, info.Name})
+		v, err := s.logout(ctx, who, name, &signIns{s, info.Name})
 		if err != nil {
 			return out, err
 		}
@@ -223,9 +221,9 @@ func (s *Service) LogoutMCP(ctx context.Context, who toolcrib.Principal, name st
 	return out, nil
 }
 
-func (s *Service) logoutMCP(
+func (s *Set) logout(
 	ctx context.Context, who toolcrib.Principal, name string, kept *signIns,
-) (v MCPSignIn, err error) {
+) (v SignIn, err error) {
 	unlock, err := kept.Lock() // what is refreshed now would be left
 	if err != nil {
 		return v, err
@@ -235,12 +233,12 @@ func (s *Service) logoutMCP(
 	if err != nil {
 		return v, err
 	}
-	if _, err = s.Env.RemoveSecret(ctx, who, kept.name); err != nil || c == nil {
+	if _, err = s.env.RemoveSecret(ctx, who, kept.name); err != nil || c == nil {
 		return v, err
 	}
 	v = viewSignIn(name, c)
 	if v.Revoked, err = c.Revoke(ctx); err != nil {
-		v.Problem = s.Env.Mask.Mask(err.Error())
+		v.Problem = s.env.Mask.Mask(err.Error())
 	}
 	return v, nil
 }

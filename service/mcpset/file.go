@@ -1,4 +1,4 @@
-package service
+package mcpset
 
 import (
 	"bytes"
@@ -25,22 +25,22 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// projectMCPFile is the file in which a project names its MCP servers, as Claude Code has it.
-const projectMCPFile = ".mcp.json"
+// fileName is the file in which a project names its MCP servers, as for Claude Code.
+const fileName = ".mcp.json"
 
-// mcpFile is a .mcp.json. Other keys are those of other programs. What only an
-// administrator may say (trusted, a confirm that asks less) is not read from it.
-type mcpFile struct {
-	Servers map[string]mcpRead
+// projectFile is the content of a .mcp.json. Keys of other programs are ignored, and so is what only an
+// administrator may set (trusted, a weaker confirm).
+type projectFile struct {
+	Servers map[string]fileEntry
 }
 
-// mcpRead is an entry, or why it cannot be read.
-type mcpRead struct {
-	mcpEntry
+// fileEntry is an entry, or the error that it cannot be read with.
+type fileEntry struct {
+	entry
 	err error
 }
 
-type mcpEntry struct {
+type entry struct {
 	Type     string            `json:"type"`
 	Command  string            `json:"command"`
 	Args     []string          `json:"args"`
@@ -59,38 +59,37 @@ type mcpEntry struct {
 	} `json:"oauth"`
 }
 
-// parseMCPFile reads a .mcp.json strictly: no key twice, none in another letter case, so
-// that what was looked at is what counts. An entry that cannot be read costs the others nothing.
-func parseMCPFile(content []byte) (f mcpFile, err error) {
+// parseFile decodes a .mcp.json strictly: duplicate keys and keys in another case are errors, so that what a person
+// reviewed is what is used. An entry that cannot be decoded does not affect the others.
+func parseFile(content []byte) (f projectFile, err error) {
 	var raw struct {
 		Servers map[string]jsontext.Value `json:"mcpServers"`
 	}
 	if err = json.Unmarshal(bytes.TrimPrefix(content, []byte("\ufeff")), &raw); err != nil {
 		return f, err
 	}
-	f.Servers = map[string]mcpRead{}
+	f.Servers = map[string]fileEntry{}
 	for name, text := range raw.Servers {
-		var e mcpRead
-		e.err = json.Unmarshal(text, &e.mcpEntry)
+		var e fileEntry
+		e.err = json.Unmarshal(text, &e.entry)
 		f.Servers[name] = e
 	}
 	return f, nil
 }
 
-// maxMCPTimeout bounds a timeout, in milliseconds: a day, as in the configuration.
-const maxMCPTimeout = 24 * 60 * 60 * 1000
+// maxTimeout bounds a timeout, in milliseconds: one day, as in the configuration.
+const maxTimeout = 24 * 60 * 60 * 1000
 
-// mcpVariable is a reference to a variable of the environment: ${NAME}, ${NAME:-default}.
-var mcpVariable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+// variable matches a reference to an environment variable: ${NAME}, ${NAME:-default}.
+var variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 
-// projectMCP returns the servers of the .mcp.json of the current folder, if there is one
-// and its user trusts it as it is.
-func (s *Service) projectMCP() []*mcpServer {
-	content, err := safefile.Read(projectMCPFile, trust.MaxFileBytes)
+// project returns the servers of the .mcp.json of the current folder, if its user trusts its current content.
+func (s *Set) project() []*server {
+	content, err := safefile.Read(fileName, trust.MaxFileBytes)
 	if err != nil {
 		return nil // one that cannot be read is not trusted either, and the front end says so
 	}
-	path, err := filepath.Abs(projectMCPFile)
+	path, err := filepath.Abs(fileName)
 	if err != nil {
 		return nil
 	}
@@ -99,36 +98,36 @@ func (s *Service) projectMCP() []*mcpServer {
 			return nil
 		}
 	}
-	f, err := parseMCPFile(content)
+	f, err := parseFile(content)
 	if err != nil {
-		s.Env.Once(s.Env.Notice)(fmt.Sprintf("%s is passed over: %v", projectMCPFile, err))
+		s.env.Once(s.env.Notice)(fmt.Sprintf("%s is passed over: %v", fileName, err))
 		return nil
 	}
-	var list []*mcpServer
+	var list []*server
 	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
 		switch e := f.Servers[name]; {
 		case e.err != nil:
-			list = append(list, &mcpServer{
+			list = append(list, &server{
 				Server: mcp.Server{Name: name}, from: path, pins: filepath.Dir(path),
 				problem: "its entry cannot be read: " + e.err.Error(),
 			})
 		case !e.Disabled:
-			list = append(list, s.entryMCP(name, path, &e.mcpEntry))
+			list = append(list, s.entry(name, path, &e.entry))
 		}
 	}
 	return list
 }
 
-// entryMCP makes a server of an entry.
-func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
-	m := &mcpServer{from: path, pins: filepath.Dir(path)}
+// entry returns the server of an entry.
+func (s *Set) entry(name, path string, e *entry) *server {
+	m := &server{from: path, pins: filepath.Dir(path)}
 	fill := func(text string) string {
-		return mcpVariable.ReplaceAllStringFunc(text, func(ref string) string {
-			part := mcpVariable.FindStringSubmatch(ref)
+		return variable.ReplaceAllStringFunc(text, func(ref string) string {
+			part := variable.FindStringSubmatch(ref)
 			value, ok := os.LookupEnv(part[1])
 			switch {
 			case ok && (value != "" || part[2] == ""):
-				s.Env.Mask.Learn(guard.Secret{Name: part[1], Value: value})
+				s.env.Mask.Learn(guard.Secret{Name: part[1], Value: value})
 				return value
 			case part[2] != "":
 				return part[3]
@@ -139,7 +138,7 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 	}
 	m.Server = mcp.Server{
 		Name: name, Command: fill(e.Command), Env: filled(e.Env, fill), Dir: fill(e.Cwd), URL: fill(e.URL),
-		Timeout: time.Duration(min(max(e.Timeout, 0), maxMCPTimeout)) * time.Millisecond,
+		Timeout: time.Duration(min(max(e.Timeout, 0), maxTimeout)) * time.Millisecond,
 		Headers: filled(e.Headers, fill), SSE: e.Type == "sse", Tools: e.Tools,
 		Confirm: e.Confirm != "" && e.Confirm != "writes",
 	}
@@ -162,17 +161,17 @@ func (s *Service) entryMCP(name, path string, e *mcpEntry) *mcpServer {
 	return m
 }
 
-// MCPUses says for the question of trust what a .mcp.json would start and where it would
-// connect to, and which variables of the environment go there.
-func MCPUses(content []byte) []string {
-	f, err := parseMCPFile(content)
+// FileUses describes, for the question whether to trust a .mcp.json, which programs it starts, which hosts it
+// connects to, and which environment variables they get.
+func FileUses(content []byte) []string {
+	f, err := parseFile(content)
 	if err != nil {
 		return []string{"it cannot be read, so nothing of it would be used: " + err.Error()}
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(f.Servers)) {
 		read := f.Servers[name]
-		e := read.mcpEntry
+		e := read.entry
 		if read.err != nil {
 			out = append(out, name+" cannot be read, so it is not used: "+read.err.Error())
 			continue
@@ -180,14 +179,14 @@ func MCPUses(content []byte) []string {
 		what := "starts " + strings.Join(append([]string{e.Command}, e.Args...), " ")
 		if e.Command == "" {
 			host := e.URL
-			if u, err := url.Parse(mcpVariable.ReplaceAllString(e.URL, "$3")); err == nil && u.Host != "" {
+			if u, err := url.Parse(variable.ReplaceAllString(e.URL, "$3")); err == nil && u.Host != "" {
 				host = u.Host
 			}
 			what = "connects to " + host
 		}
 		var variables []string
 		text, _ := json.Marshal(e) // texts
-		for _, m := range mcpVariable.FindAllSubmatch(text, -1) {
+		for _, m := range variable.FindAllSubmatch(text, -1) {
 			variables = append(variables, "$"+string(m[1]))
 		}
 		slices.Sort(variables)

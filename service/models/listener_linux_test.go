@@ -1,4 +1,4 @@
-package service
+package models
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestDetectOllama_OtherUser(t *testing.T) {
 		t.Cleanup(func() { server.Close() })
 		at := "http://" + listener.Addr().String()
 		a := detecting(t, at)
-		if _, err := a.Env.Mark(confirmedFolder, at); err != nil {
+		if _, err := a.env.Mark(confirmedFolder, at); err != nil {
 			t.Fatal(err)
 		}
 		found := a.Detect(false)

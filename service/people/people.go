@@ -1,4 +1,4 @@
-package service
+package people
 
 import (
 	"cmp"
@@ -51,8 +51,8 @@ type Group struct {
 }
 
 // userOf is a user as it is shown.
-func (s *Service) userOf(ctx context.Context, u access.User) (User, error) {
-	groups, err := s.Env.Store.Access().Groups(ctx)
+func (s *People) userOf(ctx context.Context, u access.User) (User, error) {
+	groups, err := s.env.Store.Access().Groups(ctx)
 	if err != nil {
 		return User{}, err
 	}
@@ -76,9 +76,9 @@ func groupOf(g access.Group, members int) Group {
 }
 
 // eachUser yields all users who were not removed, by their names.
-func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
+func (s *People) EachUser(ctx context.Context) iter.Seq2[access.User, error] {
 	return env.Paged(func(after string) (page []access.User, next string, err error) {
-		page, err = s.Env.Store.Access().Users(ctx, after, access.MaxPage)
+		page, err = s.env.Store.Access().Users(ctx, after, access.MaxPage)
 		if len(page) == access.MaxPage {
 			next = page[len(page)-1].Name
 		}
@@ -87,16 +87,16 @@ func (s *Service) eachUser(ctx context.Context) iter.Seq2[access.User, error] {
 }
 
 // Users returns the users by their names, disabled ones too, for administrators.
-func (s *Service) Users(ctx context.Context, who toolcrib.Principal) ([]User, error) {
+func (s *People) Users(ctx context.Context, who toolcrib.Principal) ([]User, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	groups, err := s.Env.Store.Access().Groups(ctx)
+	groups, err := s.env.Store.Access().Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
 	users := []User{}
-	for u, err := range s.eachUser(ctx) {
+	for u, err := range s.EachUser(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (s *Service) Users(ctx context.Context, who toolcrib.Principal) ([]User, er
 }
 
 // User returns a user, for administrators.
-func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
+func (s *People) User(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
 	_, u, err := s.administered(ctx, who, name)
 	if err != nil {
 		return User{}, err
@@ -115,7 +115,7 @@ func (s *Service) User(ctx context.Context, who toolcrib.Principal, name string)
 }
 
 // administered is the administrator who acts, and the user of this name.
-func (s *Service) administered(
+func (s *People) administered(
 	ctx context.Context, who toolcrib.Principal, name string,
 ) (by string, u access.User, err error) {
 	if by, err = env.Administrator(who); err != nil {
@@ -124,11 +124,11 @@ func (s *Service) administered(
 	if err := access.CheckName(name); err != nil {
 		return by, u, err
 	}
-	if u, err = s.Env.Store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
+	if u, err = s.env.Store.Access().User(ctx, name); !errors.Is(err, toolcrib.ErrNotFound) {
 		return by, u, err
 	}
 	missing := "there is no user " + name
-	like, err := s.Env.Store.Access().Alike(ctx, name)
+	like, err := s.env.Store.Access().Alike(ctx, name)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
 	case err != nil:
@@ -142,15 +142,15 @@ func (s *Service) administered(
 }
 
 // AddUser adds a user, for administrators.
-func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser) (User, error) {
+func (s *People) AddUser(ctx context.Context, who toolcrib.Principal, u access.NewUser) (User, error) {
 	by, err := env.Administrator(who)
 	if err != nil {
 		return User{}, err
 	}
-	if err := s.Env.CheckSecrets(u); err != nil {
+	if err := s.env.CheckSecrets(u); err != nil {
 		return User{}, err
 	}
-	c, err := s.Env.Store.Access().AddUser(ctx, u, by)
+	c, err := s.env.Store.Access().AddUser(ctx, u, by)
 	if err != nil {
 		return User{}, err
 	}
@@ -158,21 +158,21 @@ func (s *Service) AddUser(ctx context.Context, who toolcrib.Principal, u access.
 }
 
 // EditUser changes a user, for administrators, and reports whether anything is another now.
-func (s *Service) EditUser(
+func (s *People) EditUser(
 	ctx context.Context, who toolcrib.Principal, name string, e access.Edit,
 ) (shown User, changed bool, err error) {
 	by, u, err := s.administered(ctx, who, name)
 	if err != nil {
 		return shown, false, err
 	}
-	if err := s.Env.CheckSecrets(e); err != nil {
+	if err := s.env.CheckSecrets(e); err != nil {
 		return shown, false, err
 	}
 	if e.Disabled != nil && *e.Disabled == u.Disabled {
 		e.Disabled = nil
 	}
 	if changed = e != (access.Edit{AllAgents: e.AllAgents}); changed {
-		c, err := s.Env.Store.Access().EditUser(ctx, u.Name, e, by)
+		c, err := s.env.Store.Access().EditUser(ctx, u.Name, e, by)
 		if err != nil {
 			return shown, false, err
 		}
@@ -188,12 +188,12 @@ func (s *Service) EditUser(
 }
 
 // RemoveUser removes a user for good, with all tokens, for administrators.
-func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
+func (s *People) RemoveUser(ctx context.Context, who toolcrib.Principal, name string) (User, error) {
 	by, u, err := s.administered(ctx, who, name)
 	if err != nil {
 		return User{}, err
 	}
-	c, err := s.Env.Store.Access().RemoveUser(ctx, u.Name, by)
+	c, err := s.env.Store.Access().RemoveUser(ctx, u.Name, by)
 	if err == nil {
 		err = s.endRunsOf(ctx, who, *c.User)
 	}
@@ -204,7 +204,7 @@ func (s *Service) RemoveUser(ctx context.Context, who toolcrib.Principal, name s
 }
 
 // Groups returns the groups of users, for administrators.
-func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, error) {
+func (s *People) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
@@ -216,9 +216,9 @@ func (s *Service) Groups(ctx context.Context, who toolcrib.Principal) ([]Group, 
 	return shown, err
 }
 
-func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
+func (s *People) groups(ctx context.Context) ([]directory.UserGroup, error) {
 	members := map[string]int{}
-	for u, err := range s.eachUser(ctx) {
+	for u, err := range s.EachUser(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("the members of groups: %w", err)
 		}
@@ -226,7 +226,7 @@ func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 			members[name]++
 		}
 	}
-	groups, err := s.Env.Store.Access().Groups(ctx)
+	groups, err := s.env.Store.Access().Groups(ctx)
 	all := make([]directory.UserGroup, len(groups))
 	for i, g := range groups {
 		all[i] = directory.UserGroup{Group: g, Members: members[g.Name]}
@@ -236,17 +236,17 @@ func (s *Service) groups(ctx context.Context) ([]directory.UserGroup, error) {
 
 // PutGroup makes a group, or changes the one that is there as it is now, for
 // administrators. It reports whether it was there.
-func (s *Service) PutGroup(
+func (s *People) PutGroup(
 	ctx context.Context, who toolcrib.Principal, name string, e access.GroupEdit,
 ) (shown Group, known bool, err error) {
 	by, err := env.Administrator(who)
 	if err != nil {
 		return shown, false, err
 	}
-	if err := s.Env.CheckSecrets(name, e); err != nil {
+	if err := s.env.CheckSecrets(name, e); err != nil {
 		return shown, false, err
 	}
-	c, err := s.Env.Store.Access().PutGroup(ctx, name, e, by)
+	c, err := s.env.Store.Access().PutGroup(ctx, name, e, by)
 	if err != nil {
 		return shown, false, err
 	}
@@ -254,7 +254,7 @@ func (s *Service) PutGroup(
 }
 
 // RemoveGroup removes a group that has no members, for administrators.
-func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name string) (Group, error) {
+func (s *People) RemoveGroup(ctx context.Context, who toolcrib.Principal, name string) (Group, error) {
 	by, err := env.Administrator(who)
 	if err == nil {
 		err = access.CheckName(name)
@@ -262,7 +262,7 @@ func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name 
 	if err != nil {
 		return Group{}, err
 	}
-	c, err := s.Env.Store.Access().RemoveGroup(ctx, name, by)
+	c, err := s.env.Store.Access().RemoveGroup(ctx, name, by)
 	if err != nil {
 		return Group{}, err
 	}
@@ -270,12 +270,12 @@ func (s *Service) RemoveGroup(ctx context.Context, who toolcrib.Principal, name 
 }
 
 // Directory returns the users and groups as tools list them.
-func (s *Service) Directory() directory.Directory { return directoryOf{s} }
+func (s *People) Directory() directory.Directory { return directoryOf{s} }
 
-type directoryOf struct{ *Service }
+type directoryOf struct{ *People }
 
 // Users implements [directory.Directory].
-func (d directoryOf) Users(ctx context.Context) iter.Seq2[access.User, error] { return d.eachUser(ctx) }
+func (d directoryOf) Users(ctx context.Context) iter.Seq2[access.User, error] { return d.EachUser(ctx) }
 
 // Groups implements [directory.Directory].
 func (d directoryOf) Groups(ctx context.Context) iter.Seq2[directory.UserGroup, error] {

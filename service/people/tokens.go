@@ -1,4 +1,4 @@
-package service
+package people
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ const (
 	TokenRevoked = "revoked"
 )
 
-// Token is an access token as front ends show it. The token itself is kept nowhere.
+// Token is an access token as front ends show it. The token itself is not stored.
 type Token struct {
 	Token     string       `json:"token,omitempty"` // only of a new one
 	ID        string       `json:"id"`
@@ -43,7 +43,7 @@ type Token struct {
 	MinuteLeft *int64 `json:"calls_left_this_minute"`
 }
 
-func (s *Service) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
+func (s *People) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	c, now := &t.Claims, s.Now()
 	v := Token{
 		ID: c.ID, User: c.Subject, Label: t.Label, State: TokenGood, Scope: c.Scope, IssuedBy: t.IssuedBy, Via: c.Via,
@@ -58,7 +58,7 @@ func (s *Service) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	case c.InTime(now) != nil:
 		v.State = TokenNotYet
 	}
-	left, err := s.Env.Store.Access().Left(ctx, c.ID, c.Limits(), now)
+	left, err := s.env.Store.Access().Left(ctx, c.ID, c.Limits(), now)
 	if err != nil {
 		return v, err
 	}
@@ -82,18 +82,18 @@ type TokenRequest struct {
 	Via       string        // cli, api, web or start
 }
 
-// CreateToken issues an access token, for administrators. The token itself is in the answer
-// and nowhere else.
-func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r TokenRequest) (Token, error) {
+// CreateToken issues an access token, for administrators. The token itself is only in the answer.
+func (s *People) CreateToken(ctx context.Context, who toolcrib.Principal, r TokenRequest) (Token, error) {
 	by, err := env.Administrator(who)
 	if err != nil {
 		return Token{}, err
 	}
+	// subject returns the user for whom a new token acts. The user must be active.
 	subject, err := s.subject(ctx, who, r)
 	if err != nil {
 		return Token{}, err
 	}
-	if err := s.Env.CheckSecrets(r.Label, r.Scope); err != nil {
+	if err := s.env.CheckSecrets(r.Label, r.Scope); err != nil {
 		return Token{}, err
 	}
 	signer, err := s.signer()
@@ -106,7 +106,7 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	if err != nil {
 		return Token{}, err
 	}
-	c, err := s.Env.Store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
+	c, err := s.env.Store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
 	if err != nil {
 		return Token{}, err
 	}
@@ -115,13 +115,13 @@ func (s *Service) CreateToken(ctx context.Context, who toolcrib.Principal, r Tok
 	return t, err
 }
 
-// FirstAdministrator is the name of the one that [Service.FirstStart] makes.
+// FirstAdministrator is the name of the user that [People.FirstStart] adds.
 const FirstAdministrator = "admin"
 
-// FirstStart makes an administrator where no user is one, in the name of who owns the data
-// folder, and returns a token that signs them in; "" = there is one.
-func (s *Service) FirstStart(ctx context.Context, who toolcrib.Principal) (token string, err error) {
-	for u, err := range s.eachUser(ctx) {
+// FirstStart adds an administrator if there is none yet, in the name of the owner of the data folder, and returns a
+// token that signs them in.
+func (s *People) FirstStart(ctx context.Context, who toolcrib.Principal) (token string, err error) {
+	for u, err := range s.EachUser(ctx) {
 		if err != nil {
 			return "", err
 		}
@@ -141,7 +141,7 @@ func (s *Service) FirstStart(ctx context.Context, who toolcrib.Principal) (token
 
 // subject is the user whom a new token acts for: one of the directory who may do
 // something.
-func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
+func (s *People) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
 	switch {
 	case r.Bearer && r.User != "":
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for any bearer")
@@ -162,18 +162,18 @@ func (s *Service) subject(ctx context.Context, who toolcrib.Principal, r TokenRe
 	return u.Name, nil
 }
 
-// allTokens are the tokens of a user ("" = all), by their IDs.
-func (s *Service) allTokens(ctx context.Context, user string) (all []access.Issued, err error) {
+// allTokens returns the tokens of a user, or of all users if user is empty, by their IDs.
+func (s *People) allTokens(ctx context.Context, user string) (all []access.Issued, err error) {
 	for after := ""; ; after = all[len(all)-1].Claims.ID {
-		page, err := s.Env.Store.Access().Tokens(ctx, user, after, access.MaxPage)
+		page, err := s.env.Store.Access().Tokens(ctx, user, after, access.MaxPage)
 		if all = append(all, page...); err != nil || len(page) < access.MaxPage {
 			return all, err
 		}
 	}
 }
 
-// Tokens returns the tokens of a user ("" = all), the newest first, for administrators.
-func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user string) ([]Token, error) {
+// Tokens returns the tokens of a user, or of all users if user is empty, newest first, for administrators.
+func (s *People) Tokens(ctx context.Context, who toolcrib.Principal, user string) ([]Token, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
@@ -191,10 +191,10 @@ func (s *Service) Tokens(ctx context.Context, who toolcrib.Principal, user strin
 	return tokens, nil
 }
 
-// RevokeToken makes a token worthless from now on, for administrators. part is its ID, or
-// the beginning of it. It reports whether the token still counted. Runs that the token started and that
-// wait end at once, those that are driven with their next call; with cancel all are cancelled.
-func (s *Service) RevokeToken(
+// RevokeToken revokes a token, for administrators. part is its ID or the beginning of it. It reports whether the
+// token was valid until now. Waiting runs that the token started end at once, running ones with their next call; if
+// cancel is set, all are cancelled.
+func (s *People) RevokeToken(
 	ctx context.Context, who toolcrib.Principal, part string, cancel bool,
 ) (v Token, changed bool, err error) {
 	by, err := env.Administrator(who)
@@ -206,7 +206,7 @@ func (s *Service) RevokeToken(
 		return v, false, err
 	}
 	changed = t.Revoked.IsZero()
-	c, err := s.Env.Store.Access().RevokeToken(ctx, t.Claims.ID, by)
+	c, err := s.env.Store.Access().RevokeToken(ctx, t.Claims.ID, by)
 	if err != nil {
 		return v, false, err
 	}
@@ -217,30 +217,8 @@ func (s *Service) RevokeToken(
 	return v, changed, err
 }
 
-// endRuns ends the runs that fit and have not ended, or cancels them: their user or token no longer
-// counts, as why says. One that is driven ends with its next call.
-func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.Filter, why string, cancel bool) error {
-	var failed []error
-	// Runs below others are newer than those, and end before them.
-	f.TopLevel, f.Status = cancel, slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)
-	for rec, err := range s.Env.Each(ctx, f) {
-		switch {
-		case err != nil:
-			return err
-		case cancel:
-			_, err = s.Cancel(ctx, who, string(rec.ID))
-		default:
-			err = s.denyHere(ctx, rec, why)
-		}
-		if err != nil && !errors.Is(err, toolcrib.ErrConflict) { // it may have ended meanwhile
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// endRunsOf ends the runs of a user who may no longer do anything, and those of the tokens that they issued.
-func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u access.User) error {
+// endRunsOf ends the runs of a user who was disabled or removed, and those of the tokens that they issued.
+func (s *People) endRunsOf(ctx context.Context, who toolcrib.Principal, u access.User) error {
 	failed := s.endRuns(ctx, who, store.Filter{User: u.Name}, standing.Inactive(u), false)
 	all, err := s.allTokens(ctx, "")
 	failed = errors.Join(failed, err)
@@ -248,7 +226,7 @@ func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u acces
 		if t.Claims.Issuer != u.Name {
 			continue
 		}
-		why, err := access.WhyRevoked(ctx, s.Env.Store.Access(), s.Env.Store.Access(), t.Claims)
+		why, err := access.WhyRevoked(ctx, s.env.Store.Access(), s.env.Store.Access(), t.Claims)
 		if err == nil && why != "" {
 			why = string(toolcrib.CodeTokenRevoked) + ": " + why
 			err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, false)
@@ -258,22 +236,8 @@ func (s *Service) endRunsOf(ctx context.Context, who toolcrib.Principal, u acces
 	return failed
 }
 
-// denyHere ends a run unless somebody drives it: then its next call ends it.
-func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
-	leave, driven := s.Drivers.Take(rec.ID)
-	if driven != nil {
-		return nil
-	}
-	defer leave()
-	r, err := s.runner(rec)
-	if err == nil {
-		_, err = r.Deny(ctx, rec.ID, why)
-	}
-	return err
-}
-
 // findToken finds a token by its ID, or the beginning of it.
-func (s *Service) findToken(ctx context.Context, part string) (access.Issued, error) {
+func (s *People) findToken(ctx context.Context, part string) (access.Issued, error) {
 	all, err := s.allTokens(ctx, "")
 	if err != nil {
 		return access.Issued{}, err
@@ -281,9 +245,8 @@ func (s *Service) findToken(ctx context.Context, part string) (access.Issued, er
 	return env.ByPart("token", "tok_", part, all, func(t access.Issued) string { return t.Claims.ID })
 }
 
-// CheckToken returns what a token is good for, for administrators; the error of one that is
-// not good says why.
-func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text string) (Token, error) {
+// CheckToken returns what a token is valid for, for administrators, or an error that says why it is not valid.
+func (s *People) CheckToken(ctx context.Context, who toolcrib.Principal, text string) (Token, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return Token{}, err
 	}
@@ -291,18 +254,18 @@ func (s *Service) CheckToken(ctx context.Context, who toolcrib.Principal, text s
 	if err != nil {
 		return Token{}, err
 	}
-	t, err := s.Env.Store.Access().Token(ctx, c.ID)
+	t, err := s.env.Store.Access().Token(ctx, c.ID)
 	if err != nil {
 		return Token{}, err
 	}
 	return s.tokenOf(ctx, t)
 }
 
-// eachAudit yields all entries of the audit log that fit.
-func (s *Service) eachAudit(ctx context.Context, f store.AuditFilter) iter.Seq2[store.AuditEntry, error] {
+// EachAudit yields all entries of the audit log that match f.
+func (s *People) EachAudit(ctx context.Context, f store.AuditFilter) iter.Seq2[store.AuditEntry, error] {
 	return env.Paged(func(cursor string) ([]store.AuditEntry, string, error) {
 		f.Limit, f.Cursor = store.MaxLimit, cursor
-		page, err := s.Env.Store.Audit(ctx, f)
+		page, err := s.env.Store.Audit(ctx, f)
 		return page.Entries, page.Next, err
 	})
 }

@@ -1,4 +1,4 @@
-package service
+package models
 
 import (
 	"cmp"
@@ -24,13 +24,12 @@ const (
 	ollamaLooked   = 16
 )
 
-// Detect finds a model where none is configured (contract §4). An Ollama that nobody
-// has configured is used once a person has confirmed it; ask says that one may be asked
-// now, if there is anybody.
-func (s *Service) Detect(ask bool) config.Detected {
+// Detect returns the model to use where none is configured. An Ollama that is not configured is used only after a
+// person has confirmed it. If ask is set, they may be asked now.
+func (s *Models) Detect(ask bool) config.Detected {
 	more := ""
 	set, at, configured := s.ollamaAsked()
-	found := s.Env.Config.DetectModel(os.Getenv, at, func() ([]string, error) {
+	found := s.env.Config.DetectModel(os.Getenv, at, func() ([]string, error) {
 		names, why, err := ollamaModels(set)
 		var foreign *foreignListenerError
 		switch {
@@ -50,21 +49,21 @@ func (s *Service) Detect(ask bool) config.Detected {
 	return found
 }
 
-// ollamaAsked is where an Ollama is looked for: at its usual address, unless OLLAMA_HOST
-// or a configured provider ollama names another, and what is in the notice about it.
-func (s *Service) ollamaAsked() (set wire.Options, at string, configured bool) {
-	if p, ok := s.Env.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
+// ollamaAsked returns where to look for an Ollama, the text that names that place in notices, and whether it is
+// configured.
+func (s *Models) ollamaAsked() (set wire.Options, at string, configured bool) {
+	if p, ok := s.env.Config.Providers[config.TypeOllama]; ok && p.Type == config.TypeOllama && !p.BaseURL.IsEmpty() {
 		if set, err := s.wire(config.TypeOllama, p); err == nil {
 			return set, "providers.ollama.base_url", true
 		}
 	}
 	address, _ := addressFromEnv(config.TypeOllama)
-	address = cmp.Or(address, s.Env.OllamaAt, config.OllamaAddress)
+	address = cmp.Or(address, s.env.OllamaAt, config.OllamaAddress)
 	return wire.Options{BaseURL: address, Proxy: wire.ProxyNone, Admit: admitListener}, env.PlaceOf(address), false
 }
 
-// ollamaModels are the models of an Ollama, the best first: the one that was pulled
-// last of those that take tools, else of those that can chat at all.
+// ollamaModels returns the models of an Ollama, the preferred one first: the newest that supports tools, or else
+// the newest that can chat.
 func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ollamaPatience)
 	defer cancel()
@@ -98,7 +97,7 @@ func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	return names, text + ", --model ollama/NAME takes another", nil
 }
 
-// canChat reports, by its name, whether a model can chat; one that only embeds cannot.
+// canChat reports, from its name, whether a model can chat. Embedding models cannot.
 func canChat(name string) bool { return !strings.Contains(strings.ToLower(name), "embed") }
 
 // Anyone on a machine may listen on a port that nobody holds, and would read every
@@ -106,7 +105,7 @@ func canChat(name string) bool { return !strings.Contains(strings.ToLower(name),
 // and that nobody configured, is used only after a person has confirmed it, and never
 // if it belongs to another person who can log in (contract §4).
 
-// foreignListenerError says that a server belongs to someone else.
+// foreignListenerError says that a server belongs to another user of this machine.
 type foreignListenerError struct{ address, owner string }
 
 func (e *foreignListenerError) Error() string {
@@ -114,8 +113,8 @@ func (e *foreignListenerError) Error() string {
 		"(to use it anyway, name it as base_url of a provider)", e.address, e.owner)
 }
 
-// admitListener refuses a connection to a server of this machine that belongs to
-// another login user. Where the system does not say whose it is, it passes.
+// admitListener returns an error for a connection to a server of this machine that belongs to another login user.
+// If the system does not report the owner, the connection is allowed.
 func admitListener(conn net.Conn) error {
 	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 	local, also := conn.LocalAddr().(*net.TCPAddr)
@@ -128,26 +127,24 @@ func admitListener(conn net.Conn) error {
 	return nil
 }
 
-// confirmedFolder is the folder of the data folder that holds one file for each
-// address that a person has confirmed.
+// confirmedFolder is the folder with one file for each address that a person has confirmed.
 const confirmedFolder = "confirmed"
 
-// confirmServer returns nil if a person has confirmed the server at an address, before
-// or, with ask and a terminal, now.
-func (s *Service) confirmServer(address, model string, ask bool) error {
+// confirmServer returns nil if a person has confirmed the server at an address, before or, if ask is set, now.
+func (s *Models) confirmServer(address, model string, ask bool) error {
 	place := env.PlaceOf(address)
-	if _, err := os.Stat(s.Env.Marked(confirmedFolder, address)); err == nil {
+	if _, err := os.Stat(s.env.Marked(confirmedFolder, address)); err == nil {
 		return nil
 	}
-	if !ask || s.Env.Confirm == nil {
+	if !ask || s.env.Confirm == nil {
 		return fmt.Errorf("an Ollama answers at %s, but nobody has confirmed it on a terminal "+
 			"(to use it, start toolcrib once there, or name it: --model ollama/NAME)", place)
 	}
-	if !s.Env.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
+	if !s.env.Confirm(fmt.Sprintf("No model is configured, and an Ollama answers at %s. Send it prompts and results of tools (model %s)?", place, model)) {
 		return fmt.Errorf("the Ollama at %s was not confirmed", place)
 	}
-	if _, err := s.Env.Mark(confirmedFolder, address); err != nil {
-		s.Env.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
+	if _, err := s.env.Mark(confirmedFolder, address); err != nil {
+		s.env.Notice(fmt.Sprintf("your answer about %s cannot be stored, so you will be asked again: %v", place, err))
 	}
 	return nil
 }
