@@ -87,8 +87,7 @@ func (s *Service) approvalsOf(
 	return all, nil
 }
 
-// propose adds the rules that a person could add for the open calls of an approval,
-// each of them once.
+// propose adds the rules that a person could add for the open calls of an approval, each of them once.
 func (v *Approval) propose() {
 	known := map[string]bool{}
 	for i := range v.Calls {
@@ -161,8 +160,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 	return pending, nil
 }
 
-// decidedLooked is how many of the newest runs are looked at for an approval that
-// is no longer pending.
+// decidedLooked is how many of the newest runs are looked at for an approval that is no longer pending.
 const decidedLooked = 200
 
 // Approval finds an approval by its ID, the beginning of it, or as last: the newest

@@ -28,8 +28,7 @@ type BacktestRequest struct {
 	store.Filter
 	Until time.Time // that began before; zero = to the newest
 	Limit int       // so many runs at most, the newest; 0 = all
-	// Changed hears of each call that is decided otherwise; if nil, the first 10,000 are in
-	// the answer.
+	// Changed hears of each call that is decided otherwise; if nil, the first 10,000 are in the answer.
 	Changed func(ChangedCall)
 	Damaged func(error)           // hears of a run that cannot be read; may be nil
 	Looked  func(runs, calls int) // hears how far it is; may be nil
@@ -117,8 +116,7 @@ type backtest struct {
 	failed   error // what ended the walk and is not about one run
 }
 
-// Backtest judges the calls of stored runs again, for administrators. Nothing runs, and
-// nothing is kept.
+// Backtest judges the calls of stored runs again, for administrators. Nothing runs, and nothing is kept.
 func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
 		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{},
@@ -181,8 +179,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	return err
 }
 
-// judge judges the calls of one run. That a run cannot be read is noted, and the others
-// are looked at anyway.
+// judge judges the calls of one run. That a run cannot be read is noted, and the others are looked at anyway.
 func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 	sum := &b.out.Summary
 	sum.Runs++
@@ -331,8 +328,7 @@ func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, e
 	return v, nil
 }
 
-// asAgent makes the scope that of the agent as the configuration has it, with what the
-// run itself was told.
+// asAgent makes the scope that of the agent as the configuration has it, with what the run itself was told.
 func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
 	name := start.Agent.Name
 	if team.PlanOf(start) != nil {
@@ -391,8 +387,7 @@ func (b *backtest) Standing(ctx context.Context, who toolcrib.Principal) (s gate
 	return s, err
 }
 
-// switchesThen is what was switched on and off at a time of the past. It is used by
-// one goroutine.
+// switchesThen is what was switched on and off at a time of the past. It is used by one goroutine.
 type switchesThen struct {
 	changes []switched // the oldest first
 	upto    int        // how many of them over has

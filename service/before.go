@@ -33,17 +33,15 @@ const (
 // beforeRef names the before-image of a call in the content store of its run.
 func beforeRef(callID string) string { return "before/" + callID }
 
-// FileWrite is what the journal keeps of a write of a file before it happens, as
-// the file tools prepare it.
+// FileWrite is what the journal keeps of a write of a file before it happens, as the file tools prepare it.
 type FileWrite struct {
 	Path   string `json:"path"`          // in the workspace, links resolved
 	Before string `json:"before_sha256"` // "" = there was no file
 	After  string `json:"after_sha256"`
 }
 
-// beforeImages is a journal that keeps what a file was before a tool writes it:
-// when the start of the write is written down, which is before it happens. What
-// cannot be kept is not; the write continues, and cannot be undone.
+// beforeImages is a journal that keeps what a file was before a tool writes it: when the start of the write is
+// written down, which is before it happens. What cannot be kept is not; the write continues, and cannot be undone.
 type beforeImages struct {
 	toolcrib.Journal
 	contents  toolcrib.Contents
@@ -102,8 +100,7 @@ func FileInWorkspace(workspace, path string) ([]byte, error) {
 	return safefile.ReadIn(root, filepath.FromSlash(path), MaxBefore)
 }
 
-// Written is a file that a turn wrote, from before its first write to after its
-// last.
+// Written is a file that a turn wrote, from before its first write to after its last.
 type Written struct {
 	Run    toolcrib.RunID
 	Call   string // whose before-image is the oldest

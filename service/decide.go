@@ -55,9 +55,8 @@ func (v *Approval) Items(ids []string) []journal.ApprovalItem {
 	return items
 }
 
-// Check returns why [Service.Decide] would refuse a decision as things stand; a missing
-// digest is no reason yet. It writes nothing, but an approval that has waited for too long
-// is denied.
+// Check returns why [Service.Decide] would refuse a decision as things stand; a missing digest is no reason yet. It
+// writes nothing, but an approval that has waited for too long is denied.
 func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) error {
 	r, decision, err := s.prepare(ctx, who, v, d)
 	if err != nil {
@@ -136,8 +135,7 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 	return r, out, err
 }
 
-// current refuses a decision on an approval that is not pending. One that has waited for
-// too long is denied.
+// current refuses a decision on an approval that is not pending. One that has waited for too long is denied.
 func (s *Service) current(ctx context.Context, v *Approval) error {
 	switch v.Status {
 	case api.ApprovalPending:

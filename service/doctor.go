@@ -305,8 +305,7 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 	return detail + "asks", "", nil
 }
 
-// checkApprovals reports whether the addresses of approvals.notify can be tried. None is
-// sent anything.
+// checkApprovals reports whether the addresses of approvals.notify can be tried. None is sent anything.
 func (s *Service) checkApprovals(context.Context) (detail, fix string, err error) {
 	set := s.Env.Config.Approvals
 	detail = "expire after " + set.Expire.String()
@@ -392,8 +391,7 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 	return out, nil
 }
 
-// usedModels are the provider's own names of the models of it that agents or the
-// configuration name.
+// usedModels are the provider's own names of the models of it that agents or the configuration name.
 func usedModels(c *config.Config, provider string) []string {
 	var ids []string
 	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
@@ -450,8 +448,7 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 	return f
 }
 
-// fixValue says what to do about a value that cannot be filled in, by where it comes
-// from.
+// fixValue says what to do about a value that cannot be filled in, by where it comes from.
 func fixValue(value config.Error) string {
 	kind, name, _ := strings.Cut(strings.Trim(value.Ref, "${}"), ":")
 	switch kind {

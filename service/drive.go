@@ -67,9 +67,8 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return d, task, err
 }
 
-// run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the
-// agent, its session and its skills say. A task that names its session itself has the
-// history, too.
+// run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the agent, its session and
+// its skills say. A task that names its session itself has the history, too.
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
 	d, err := p.ready(ctx, &task, f, links{})
 	if err != nil {
@@ -100,9 +99,8 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked 
 	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }
 
-// A run of this process drives its sub-agents itself, as runs of their own under its lock
-// and theirs. What one of them waits for is decided on its own approval; what is resumed
-// is always the run at the top.
+// A run of this process drives its sub-agents itself, as runs of their own under its lock and theirs. What one of
+// them waits for is decided on its own approval; what is resumed is always the run at the top.
 
 // drive is one run in progress, with all that it stands on.
 type drive struct {
@@ -193,8 +191,7 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 // toolGrace is how long a drive waits for tools that were told to end.
 const toolGrace = time.Second
 
-// take notes a run that this drive holds until leave is called; the first is the one that it
-// drives.
+// take notes a run that this drive holds until leave is called; the first is the one that it drives.
 func (d *drive) take(run toolcrib.RunID, leave func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -421,9 +418,8 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State)
 	return state, err
 }
 
-// answerEach has everything answered that a parked run waits for, itself or by runs below
-// it: what nobody answers keeps nothing else waiting, and is not put again by this
-// process. goesOn is false if all of it still waits.
+// answerEach has everything answered that a parked run waits for, itself or by runs below it: what nobody answers
+// keeps nothing else waiting, and is not put again by this process. goesOn is false if all of it still waits.
 func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State) (goesOn bool, err error) {
 	all := []*agent.State{s}
 	if s.Pending.Run != "" {
@@ -458,8 +454,7 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State)
 	return err == nil && waits == nil, err // someone did, meanwhile
 }
 
-// answers reports whether this process puts to a person what a run waits for, or decides
-// it as it was told.
+// answers reports whether this process puts to a person what a run waits for, or decides it as it was told.
 func (d *drive) answers(s *agent.State) bool {
 	present := d.front.Person != nil
 	switch s.Approval.Kind {
@@ -478,8 +473,7 @@ func (d *drive) answers(s *agent.State) bool {
 	return present
 }
 
-// answer has answered what one run waits for, and put again until the answer can be meant;
-// false = it is left.
+// answer has answered what one run waits for, and put again until the answer can be meant; false = it is left.
 func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (decided bool, err error) {
 	if ctx.Err() != nil || !d.answers(s) {
 		return false, nil
@@ -602,8 +596,7 @@ func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.Run
 	return nil
 }
 
-// expire denies what a run waits for if that has waited for too long: it is nobody's to
-// decide any more.
+// expire denies what a run waits for if that has waited for too long: it is nobody's to decide any more.
 func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (expired bool, err error) {
 	return r.Expire(ctx, at.Run, d.s.expireAfter())
 }

@@ -45,10 +45,9 @@ type Drivers interface {
 	Close() error
 }
 
-// LockFiles are the files that this process holds for the runs that it drives.
-// The system releases them however the process ends, so that others can tell a
-// run that continues from one that was cut off (design.md §6). Beside a lock lies,
-// for a moment, the request of another process to cancel the run.
+// LockFiles are the files that this process holds for the runs that it drives. The system releases them however the
+// process ends, so that others can tell a run that continues from one that was cut off (design.md §6). Beside a
+// lock lies, for a moment, the request of another process to cancel the run.
 //
 // A process that is stopped without ending keeps its locks. So one that calls Beat has a file
 // of its own, its pulse, and a lock names it; where the pulse stands still, the lock counts no
@@ -119,9 +118,8 @@ const (
 	lockPause    = 20 * time.Millisecond
 )
 
-// Take locks the file of a run, or returns ErrDriven. Where files cannot be
-// locked a run works too, and the journal's fence keeps two drivers
-// apart; it only shows as interrupted while it continues.
+// Take locks the file of a run, or returns ErrDriven. Where files cannot be locked a run works too, and the
+// journal's fence keeps two drivers apart; it only shows as interrupted while it continues.
 func (l *LockFiles) Take(run toolcrib.RunID) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +139,7 @@ func (l *LockFiles) Take(run toolcrib.RunID) (leave func(), err error) {
 	return sync.OnceFunc(func() { l.leave(run, held) }), nil
 }
 
-// lock returns the file of a run, locked; nil if files cannot be locked here, or with
-// ErrDriven.
+// lock returns the file of a run, locked; nil if files cannot be locked here, or with ErrDriven.
 func (l *LockFiles) lock(run toolcrib.RunID) (*os.File, error) {
 	path := l.path(run, lockSuffix)
 	l.sweep()

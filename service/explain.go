@@ -22,8 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// ExplainRequest asks why tools are or are not offered: to a run that could begin now, or
-// to one that is stored.
+// ExplainRequest asks why tools are or are not offered: to a run that could begin now, or to one that is stored.
 type ExplainRequest struct {
 	StartRequest          // what the run would be started with; its prompt and session do not count
 	Tool         string   // "" = all
@@ -31,8 +30,7 @@ type ExplainRequest struct {
 	Tainted      []string // untrusted data that the run would have read before the given call
 }
 
-// Explained is each layer's answer for each tool, and the verdict on the call that was
-// given.
+// Explained is each layer's answer for each tool, and the verdict on the call that was given.
 type Explained struct {
 	Tools []gate.Explanation `json:"tools"`
 	Call  *JudgedCall        `json:"call,omitempty" jsonschema:"the verdict on the call"` // nil = none was given
@@ -50,8 +48,7 @@ type JudgedCall struct {
 	Content json.RawMessage `json:"content,omitempty"`
 }
 
-// Program is a program that a call starts; a word that only the call itself will show is
-// null.
+// Program is a program that a call starts; a word that only the call itself will show is null.
 type Program struct {
 	Name *string   `json:"name"`
 	Args []*string `json:"args"`
@@ -229,8 +226,7 @@ func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Reme
 	return kept, err
 }
 
-// note adds to the answers what a stored run has read, and what remembered approvals mean
-// for their tools.
+// note adds to the answers what a stored run has read, and what remembered approvals mean for their tools.
 func (s *Service) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
 	settings := ToolSettings(s.Env.Config)
 	for i := range answers {
@@ -380,8 +376,7 @@ func programsOf(programs []toolcrib.Program) []Program {
 	return views
 }
 
-// GivenCall is a call without a model, as it is judged: its arguments are read strictly,
-// once.
+// GivenCall is a call without a model, as it is judged: its arguments are read strictly, once.
 func (s *Service) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
 	s.Env.LearnSecrets() // arguments are read under them
 	return s.givenCall(name, raw)

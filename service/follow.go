@@ -165,9 +165,8 @@ type Follow struct {
 // idleEvery is from time to time.
 const idleEvery = 15 * time.Second
 
-// Follow calls write for the frames of a run: the kept ones from the store, each once and
-// in order, and the live ones while the run is driven here. It ends with the run; an error
-// of write ends it, too.
+// Follow calls write for the frames of a run: the kept ones from the store, each once and in order, and the live
+// ones while the run is driven here. It ends with the run; an error of write ends it, too.
 func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, write func(journal.Frame) error) error {
 	rec, err := p.s.Env.Find(ctx, who, o.Run)
 	if err != nil {
@@ -296,9 +295,8 @@ type following struct {
 	soon  bool         // it is parked, but continues; see [Pool.continues]
 }
 
-// next takes a frame that was queued. stale reports whether the store is to be read to its end: a
-// drive is over. Where one begins, it is read only up to there, since the frames that follow it are
-// queued, live ones among them.
+// next takes a frame that was queued. stale reports whether the store is to be read to its end: a drive is over.
+// Where one begins, it is read only up to there, since the frames that follow it are queued, live ones among them.
 func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, err error) {
 	switch {
 	case frame.Event == "" && frame.Seq == 0:
@@ -351,8 +349,7 @@ func (f *following) pass(frame journal.Frame) error {
 	return f.write(f.pool.s.Env.Shown(f.who, frame))
 }
 
-// catchUp writes the frames that the store has, and reports whether there will be no others
-// that are waited for.
+// catchUp writes the frames that the store has, and reports whether there will be no others that are waited for.
 func (f *following) catchUp(ctx context.Context) (over bool, err error) {
 	driven := f.pool.driven(f.run) // before the store is read: what comes later is a frame
 	f.seen = f.pool.lastSeq(ctx, f.run)

@@ -20,8 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Front is where a run is watched, and who is asked on the way. A zero one watches
-// nothing and asks nobody.
+// Front is where a run is watched, and who is asked on the way. A zero one watches nothing and asks nobody.
 type Front struct {
 	// Watch hears the frames of the run itself, and not those of runs that it starts. It
 	// must not block; nil = nobody.
@@ -35,8 +34,7 @@ type Front struct {
 	Named func(toolcrib.RunID)
 	// Taken is called when the driver has first written something of the run itself; may be nil.
 	Taken func()
-	// Said returns what the person adds to the run while it is driven, "" for nothing; may
-	// be nil.
+	// Said returns what the person adds to the run while it is driven, "" for nothing; may be nil.
 	Said func() string
 	// Approver is asked about calls that need an approval while the run continues; if nil,
 	// it parks first, and then Person is asked.
@@ -51,8 +49,7 @@ type Front struct {
 
 // Person is who can be asked while a run is driven.
 type Person interface {
-	// Answer puts a question to the person. ok is false if nobody answered: it is left
-	// waiting, and not put again.
+	// Answer puts a question to the person. ok is false if nobody answered: it is left waiting, and not put again.
 	Answer(ctx context.Context, q Question) (a Answer, ok bool, err error)
 }
 
@@ -68,8 +65,7 @@ type Question struct {
 
 // Answer is what a person says to a [Question].
 type Answer struct {
-	// Decision is about all calls, unless it is journal.DecisionMixed; "" with a limit
-	// that is raised by Text.
+	// Decision is about all calls, unless it is journal.DecisionMixed; "" with a limit that is raised by Text.
 	Decision string
 	Calls    map[string]journal.CallDecision
 	Reason   string
@@ -196,8 +192,7 @@ func (s *answerShape) fields() string {
 	return strings.Join(list, ", ")
 }
 
-// AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants
-// something else.
+// AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants something else.
 func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 	answer, err := json.Marshal(text)
 	if err != nil {

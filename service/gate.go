@@ -36,9 +36,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
-// Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts
-// no MCP server: see [Service.needMCP]. It is the one that was made before if it would be made of the
-// same again.
+// Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts no MCP server:
+// see [Service.needMCP]. It is the one that was made before if it would be made of the same again.
 func (s *Service) Gate(workspace string) (*gate.Gate, error) { return s.gate(workspace, links{}) }
 
 func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
@@ -206,8 +205,7 @@ func (s *Service) TellNoSandbox(tell func(string)) bool {
 	return true
 }
 
-// positions returns where the configuration says something; a default stands
-// nowhere.
+// positions returns where the configuration says something; a default stands nowhere.
 func positions(c *config.Config) func(string) string {
 	return func(key string) string {
 		if !c.IsSet(key) {
@@ -425,8 +423,7 @@ func (s *Service) logFile() string {
 	return file
 }
 
-// logs is where fetch_logs reads: the file of the log, else what this process has
-// logged.
+// logs is where fetch_logs reads: the file of the log, else what this process has logged.
 func (s *Service) logs() system.Logs {
 	if file := s.logFile(); file != "" {
 		return system.LogFile{Path: file}

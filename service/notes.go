@@ -108,8 +108,7 @@ func asBadRequest(err error) error {
 	return err
 }
 
-// memory keeps approvals that hold for a session or a user, as the loop asks for them
-// (contract §6).
+// memory keeps approvals that hold for a session or a user, as the loop asks for them (contract §6).
 type memory struct{ store store.Store }
 
 // Remembered implements [agent.Memory].

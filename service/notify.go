@@ -133,8 +133,7 @@ func ClearNotify(c *config.Config) (warnings []string) {
 	return warnings
 }
 
-// NoticeNotifyFailed begins the line that says that an address was not told, and is its
-// message in the log.
+// NoticeNotifyFailed begins the line that says that an address was not told, and is its message in the log.
 const NoticeNotifyFailed = "notify_failed"
 
 // Announce implements [agent.Announcer]: it tells the addresses of approvals.notify that a
@@ -168,9 +167,8 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	}
 }
 
-// tell sends the message, and says in a notice and in the log what went wrong. This
-// process has nothing more to do with the run before it was decided, so it frees it first:
-// whoever is told may decide and continue it at once.
+// tell sends the message, and says in a notice and in the log what went wrong. This process has nothing more to do
+// with the run before it was decided, so it frees it first: whoever is told may decide and continue it at once.
 func (d *drive) tell(ctx context.Context, at *agent.State) {
 	s := d.s
 	d.leave(at.Run)

@@ -367,8 +367,7 @@ func (t otherTool) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan
 	return plan, nil
 }
 
-// otherSession is what a session of another agent has read that is untrusted: a file with a
-// source on each line.
+// otherSession is what a session of another agent has read that is untrusted: a file with a source on each line.
 type otherSession string
 
 func (s *Service) otherSession(user, session string) otherSession {

@@ -73,8 +73,7 @@ type waiting struct {
 // finds again in the store.
 const maxKnown = 10_000
 
-// NewPool makes a pool with a queue inside this process. From time to time it looks for runs
-// that can continue.
+// NewPool makes a pool with a queue inside this process. From time to time it looks for runs that can continue.
 func (s *Service) NewPool(log *slog.Logger) (*Pool, error) {
 	lease := cmp.Or(s.Env.Lease, runLease)
 	q, err := queue.Open(context.Background(), filepath.Join(s.Env.DataDir, queueDir), lease)
@@ -221,9 +220,8 @@ func (p *Pool) put(run toolcrib.RunID) {
 	}
 }
 
-// Resume continues a run as [Service.Resume] does, and returns when it has begun. If it is
-// on its way in this pool already, that is a conflict, unless it was just decided on: then
-// it continues by itself, and the drive is nil.
+// Resume continues a run as [Service.Resume] does, and returns when it has begun. If it is on its way in this pool
+// already, that is a conflict, unless it was just decided on: then it continues by itself, and the drive is nil.
 func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (*Drive, error) {
 	if fork, err := p.s.Current().askAgain(ctx, who, &q); err != nil {
 		return nil, err

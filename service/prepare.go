@@ -21,8 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Change is what someone asks of a configured agent for the runs at hand. Fields that are
-// zero say nothing.
+// Change is what someone asks of a configured agent for the runs at hand. Fields that are zero say nothing.
 type Change struct {
 	Model         string // takes the place of the agent's own and of its fallbacks
 	ToolChoice    *toolcrib.ToolChoice
@@ -115,10 +114,9 @@ type Prepared struct {
 	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call again
 }
 
-// Prepare finds an agent of the configuration, and what its runs stand on. It starts
-// nothing. Whoever sits at the machine is an administrator of its data folder, but the
-// model that works for them is none unless the request says so (contract §1); users of
-// toolcrib's own keep their rights.
+// Prepare finds an agent of the configuration, and what its runs stand on. It starts nothing. Whoever sits at the
+// machine is an administrator of its data folder, but the model that works for them is none unless the request says
+// so (contract §1); users of toolcrib's own keep their rights.
 func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
 	return s.prepareSeeing(ctx, who, r, links{})
 }
@@ -385,13 +383,12 @@ func (s *Service) scope(
 	}, nil
 }
 
-// subAgent prepares the run of an agent that another run starts in the middle of its
-// work; several may be prepared at the same time. The task has the agent as it is
-// configured, its models (m opens them from now on), its skills and the principal and
-// workspace that were given; what the run is to do, how deep it is and what its parent
-// leaves it is for the caller to add. Nobody is asked anything: a folder of skills that
-// is not trusted is ignored. tell hears notices, one at a time and each once in a process.
-// An error is made for a person; one about the name says which agents there are.
+// subAgent prepares the run of an agent that another run starts in the middle of its work; several may be prepared
+// at the same time. The task has the agent as it is configured, its models (m opens them from now on), its skills
+// and the principal and workspace that were given; what the run is to do, how deep it is and what its parent leaves
+// it is for the caller to add. Nobody is asked anything: a folder of skills that is not trusted is ignored. tell
+// hears notices, one at a time and each once in a process. An error is made for a person; one about the name says
+// which agents there are.
 func (s *Service) subAgent(
 	ctx context.Context, m *models.Choice, who toolcrib.Principal, name, workspace string, tell func(string),
 ) (task agent.Task, err error) {

@@ -28,10 +28,9 @@ func steering() []string {
 	}
 }
 
-// protectSteering protects those names and the configured notes (notes.files) everywhere.
-// Editors and agents keep work trees in folders of such a name, too: where the workspace
-// itself lies in one, it is protected at the workspace's own root, for else nothing could
-// be written at all.
+// protectSteering protects those names and the configured notes (notes.files) everywhere. Editors and agents keep
+// work trees in folders of such a name, too: where the workspace itself lies in one, it is protected at the
+// workspace's own root, for else nothing could be written at all.
 func protectSteering(p *gate.Protected, workspace, real string, notes []string) {
 	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+real),
 		func(r rune) bool { return r == '/' })
@@ -177,8 +176,7 @@ func (l links) at(path string) sight {
 	return seen
 }
 
-// Inside reports whether path is dir or lies below it; links are resolved as far as
-// they exist.
+// Inside reports whether path is dir or lies below it; links are resolved as far as they exist.
 func Inside(path, dir string) bool { return insideReal(gate.Resolved(path), gate.Resolved(dir)) }
 
 // insideReal is [Inside] of paths without links.
@@ -192,10 +190,9 @@ const (
 	maxGitUp     = 64      // folders up in which a repository is looked for
 )
 
-// hooksPaths are the folders from which git takes its hooks in the repository around a
-// folder, where its own configuration names others than .git/hooks (core.hooksPath of
-// git-config(1)). What it includes, and the user's own configuration, lies elsewhere and
-// is not read.
+// hooksPaths are the folders from which git takes its hooks in the repository around a folder, where its own
+// configuration names others than .git/hooks (core.hooksPath of git-config(1)). What it includes, and the user's
+// own configuration, lies elsewhere and is not read.
 func hooksPaths(dir string, looked links) []string {
 	for range maxGitUp {
 		if files := gitConfigs(dir, looked); len(files) > 0 {
@@ -215,8 +212,7 @@ func hooksPaths(dir string, looked links) []string {
 	return nil
 }
 
-// gitConfigs are the configurations of the repository whose files lie in dir; none =
-// there is none.
+// gitConfigs are the configurations of the repository whose files lie in dir; none = there is none.
 func gitConfigs(dir string, looked links) []string {
 	git := filepath.Join(dir, ".git")
 	if looked.at(git) == absent {
@@ -276,8 +272,7 @@ func readBounded(path string) string {
 	return string(data)
 }
 
-// hooksPathOf are the values of core.hooksPath in a configuration of git. All of them
-// count, not the last alone.
+// hooksPathOf are the values of core.hooksPath in a configuration of git. All of them count, not the last alone.
 func hooksPathOf(text string) []string {
 	var values []string
 	core := false

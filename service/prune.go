@@ -15,8 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// PruneRequest chooses runs to remove, or their content: those that are named, or all that
-// ended so long ago.
+// PruneRequest chooses runs to remove, or their content: those that are named, or all that ended so long ago.
 type PruneRequest struct {
 	Runs        []string // as for [Service.FindRun]
 	OlderThan   time.Duration
@@ -174,8 +173,7 @@ func (s *Service) Retention() (store.Retention, bool) {
 	return store.Retention{Runs: c.Runs.Std(), Content: c.Content.Std()}, c.Runs > 0 || c.Content > 0
 }
 
-// RetainSome prunes, behind a run, a few of those that r no longer keeps: so few that
-// nobody waits for it.
+// RetainSome prunes, behind a run, a few of those that r no longer keeps: so few that nobody waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
 	r.Max = 50
 	return s.Env.Store.ApplyRetention(ctx, r, time.Now())

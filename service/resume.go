@@ -287,8 +287,7 @@ type ForkRequest struct {
 	why []toolcrib.Notice // notices of the new run about its beginning
 }
 
-// Fork starts a new run from a round of another one, and drives it as [Service.Start]
-// does.
+// Fork starts a new run from a round of another one, and drives it as [Service.Start] does.
 func (s *Service) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest, f Front) (Run, error) {
 	state, err := s.fork(ctx, who, q, f)
 	return s.outcome(ctx, who, state, err)
@@ -339,9 +338,8 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	})
 }
 
-// driveAgain makes a drive from what a stored run began with, under today's configuration.
-// If model is not empty, it is open then, and returned; needed is the one of the run's models that has
-// to open, -1 = none.
+// driveAgain makes a drive from what a stored run began with, under today's configuration. If model is not empty,
+// it is open then, and returned; needed is the one of the run's models that has to open, -1 = none.
 func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
@@ -394,8 +392,7 @@ func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 	return leave, nil
 }
 
-// How long a run that was decided on may take to be freed by the process that drives the
-// runs above it.
+// How long a run that was decided on may take to be freed by the process that drives the runs above it.
 const (
 	freeWait = 3 * time.Second
 	freeLook = 50 * time.Millisecond

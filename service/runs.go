@@ -157,9 +157,8 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 // maxRereads is how many times more a run is read that continued between the reads of its record and its journal.
 const maxRereads = 3
 
-// FindRun finds a run that who may know of by its ID, the beginning or end of it, or as
-// last: the newest run that no other run started. It comes without its trace, but with what
-// is known of the runs around it.
+// FindRun finds a run that who may know of by its ID, the beginning or end of it, or as last: the newest run that
+// no other run started. It comes without its trace, but with what is known of the runs around it.
 func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {

@@ -84,16 +84,14 @@ func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store
 		if c.Status != toolcrib.StatusCancelled {
 			return false
 		}
-		// Its ID is in the journal of the run above before it begins, and some cannot
-		// be started.
+		// Its ID is in the journal of the run above before it begins, and some cannot be started.
 		_, err := s.Env.Store.Run(ctx, c.RunID)
 		return errors.Is(err, toolcrib.ErrNotFound)
 	})
 	return v
 }
 
-// outcome is what has become of a run that was driven; empty if nothing of it was written
-// down.
+// outcome is what has become of a run that was driven; empty if nothing of it was written down.
 func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *agent.State, err error) (Run, error) {
 	if state == nil || state.Seq == 0 || state.Start == nil {
 		return Run{}, err

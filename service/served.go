@@ -27,9 +27,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
-// Serving is an agent whose tools a program calls from outside, such as an MCP client. Each
-// call is a run of one given call. It is for one client: untrusted data that one of its calls
-// has read counts for all that follow.
+// Serving is an agent whose tools a program calls from outside, such as an MCP client. Each call is a run of one
+// given call. It is for one client: untrusted data that one of its calls has read counts for all that follow.
 type Serving struct {
 	*serving
 	reads sync.Mutex
@@ -120,8 +119,7 @@ func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// Close leaves the runs in the background to be resumed, and waits for their drivers; of all
-// clients.
+// Close leaves the runs in the background to be resumed, and waits for their drivers; of all clients.
 func (v *Serving) Close() {
 	v.end(errClosed)
 	v.running.Wait()
@@ -352,9 +350,8 @@ func (v *Serving) read(taint []string, canary string) {
 // stateAge is how long a question that a client was given can be answered by it.
 const stateAge = 15 * time.Minute
 
-// requestState is what a client keeps while a person is asked there. It is sealed, and bound
-// to who calls and to the call. That it is used once follows from the journal: an approval is
-// decided once.
+// requestState is what a client keeps while a person is asked there. It is sealed, and bound to who calls and to
+// the call. That it is used once follows from the journal: an approval is decided once.
 type requestState struct {
 	Run, At          toolcrib.RunID // the run of the call, and the one that asks: itself, or one below it
 	Approval, Digest string
@@ -464,9 +461,8 @@ func (v *Serving) Cancel(ctx context.Context, run toolcrib.RunID) error {
 // collectEvery is how often a run is looked at whose outcome is waited for.
 const collectEvery = 200 * time.Millisecond
 
-// Collect returns what became of a call that waited for an approval, found as by
-// [Service.Approval]. It continues the run if that was decided or cut off, and waits for a
-// result for a bounded time.
+// Collect returns what became of a call that waited for an approval, found as by [Service.Approval]. It continues
+// the run if that was decided or cut off, and waits for a result for a bounded time.
 func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration) (*Served, error) {
 	s, none := v.s, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s of a call by this client's agent", id)
 	a, err := s.Approval(ctx, v.p.Who, id)

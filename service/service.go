@@ -1,7 +1,6 @@
-// Package service is everything that a front end can do, once: operations independent of any
-// transport. Each takes who asks as an argument, and decides what they may see and do;
-// its errors have a code ([toolcrib.CodeOf]). Flags, terminals and HTTP are for
-// front ends.
+// Package service is everything that a front end can do, once: operations independent of any transport. Each takes
+// who asks as an argument, and decides what they may see and do; its errors have a code ([toolcrib.CodeOf]). Flags,
+// terminals and HTTP are for front ends.
 package service
 
 import (

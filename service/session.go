@@ -70,8 +70,7 @@ func LastConversation(ctx context.Context, who toolcrib.Principal, of interface 
 	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run to continue yet")
 }
 
-// EnterSession finds a session to talk in: it may be busy, for whoever talks can decide
-// what that waits for.
+// EnterSession finds a session to talk in: it may be busy, for whoever talks can decide what that waits for.
 func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
 	if name == "last" {
 		info, err := s.Session(ctx, who, name)
@@ -344,9 +343,8 @@ func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, par
 	return info, err
 }
 
-// ownSession reports whether all runs of a session, at least one, were started by the
-// access token by which who acts: whoever joins it continues what others said. Without a
-// token it is.
+// ownSession reports whether all runs of a session, at least one, were started by the access token by which who
+// acts: whoever joins it continues what others said. Without a token it is.
 func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *store.SessionInfo) (bool, error) {
 	if who.Token == "" {
 		return true, nil

@@ -75,10 +75,9 @@ func (c *ChosenSkills) Tell(tell func(string)) {
 	}
 }
 
-// choose works out which of the named skills count and what they allow. One that is named
-// and does not count, because it is missing, broken, or changed since a person looked,
-// leaves the run without tools: what it would have taken away is not known. One that is
-// switched off is ignored.
+// choose works out which of the named skills count and what they allow. One that is named and does not count,
+// because it is missing, broken, or changed since a person looked, leaves the run without tools: what it would have
+// taken away is not known. One that is switched off is ignored.
 func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
 	c := &ChosenSkills{}
 	find := func(name string) *skill.Skill {
@@ -118,13 +117,12 @@ func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
 	return k.choose(names, func(one *Skill) bool { return one.State == SkillOn }), nil
 }
 
-// giveSkills gives the run of a task the skills of its agent: what they allow, and,
-// where a model reads it, their text. A skill of the user's own folders that is seen for
-// the first time is written down as looked at; from then on a change switches it off.
-// Skills that do not count are notices of the run; those that its person asked for
-// beside the agent's own are an error instead. tell hears what else a person should
-// know, each thing once in a process. The other skills that can be used are listed for
-// the model: it may read them, and they neither narrow nor grant (contract §6).
+// giveSkills gives the run of a task the skills of its agent: what they allow, and, where a model reads it, their
+// text. A skill of the user's own folders that is seen for the first time is written down as looked at; from then
+// on a change switches it off. Skills that do not count are notices of the run; those that its person asked for
+// beside the agent's own are an error instead. tell hears what else a person should know, each thing once in a
+// process. The other skills that can be used are listed for the model: it may read them, and they neither narrow
+// nor grant (contract §6).
 func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) error {
 	if len(task.Agent.Skills) == 0 && task.Given != nil {
 		return nil
@@ -198,8 +196,7 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 	return text, free[:shown]
 }
 
-// firstSight reports whether a skill can be used, and writes down one that is seen for
-// the first time.
+// firstSight reports whether a skill can be used, and writes down one that is seen for the first time.
 func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
 	if one.State == SkillOn && one.seen == trust.Untrusted {
 		// Skills are read for the process as a whole, which has no other context.
@@ -393,10 +390,9 @@ const (
 	backgroundSkillList = "skill_list"
 )
 
-// background puts a text of a kind into the conversation: as data, in a message of the
-// user's side before the prompt, never into the system text (N26). A session that has the
-// same text already does not get it twice; where it has another one of that kind, again says
-// that this one counts now.
+// background puts a text of a kind into the conversation: as data, in a message of the user's side before the
+// prompt, never into the system text (N26). A session that has the same text already does not get it twice; where
+// it has another one of that kind, again says that this one counts now.
 func (s *Service) background(task *agent.Task, kind, text, again string) {
 	text = s.Env.Mask.Mask(text)
 	before := ""
@@ -465,9 +461,8 @@ func (s *Service) giveProject(task *agent.Task, tell func(string), looked links)
 	}
 }
 
-// trustedProject returns what of a project this user trusts, and which of its notes are not in
-// it: all of it, or the folder that the run works in with what is below. If nothing is trusted,
-// it returns nil.
+// trustedProject returns what of a project this user trusts, and which of its notes are not in it: all of it, or
+// the folder that the run works in with what is below. If nothing is trusted, it returns nil.
 func (s *Service) trustedProject(p project.Project, names []string) (trusted *project.Project, left []string) {
 	folder := project.Project{Root: filepath.Join(p.Root, filepath.FromSlash(p.Folder)), Folder: "."}
 	switch {

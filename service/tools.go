@@ -105,8 +105,7 @@ type Switched struct {
 	Tools []Tool `json:"tools" jsonschema:"the affected tools in their new state"`
 }
 
-// SwitchTool sets or resets an override, for administrators. It holds at the next call,
-// also in runs that go on.
+// SwitchTool sets or resets an override, for administrators. It holds at the next call, also in runs that go on.
 func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q SwitchRequest) (out Switched, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return out, err
@@ -141,8 +140,7 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 	return t.Name == q.Tool
 }
 
-// switchable refuses names that mean nothing. What was switched can be reset always: the
-// tool may have gone since.
+// switchable refuses names that mean nothing. What was switched can be reset always: the tool may have gone since.
 func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
 		overrides, err := s.Env.Store.Overrides(ctx, 0)
@@ -324,9 +322,8 @@ type RuleUse struct {
 	LastUsed *time.Time `json:"last_used"`
 }
 
-// RuleUses are the rules of the configuration in their order, then those that decided and
-// are gone since, for administrators. If since is not zero, only whole days from then on
-// count.
+// RuleUses are the rules of the configuration in their order, then those that decided and are gone since, for
+// administrators. If since is not zero, only whole days from then on count.
 func (s *Service) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err

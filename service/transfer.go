@@ -151,8 +151,7 @@ func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.R
 	}
 }
 
-// ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its
-// ID and number of events.
+// ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its ID and number of events.
 func (s *Service) ImportRun(
 	ctx context.Context, who toolcrib.Principal, r io.Reader,
 ) (run toolcrib.RunID, events int, err error) {

@@ -22,8 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Folder is what a folder brings that steers toolcrib. It counts once a person has looked
-// at exactly that.
+// Folder is what a folder brings that steers toolcrib. It counts once a person has looked at exactly that.
 type Folder struct {
 	Dir     string       `json:"dir"` // absolute
 	Trusted bool         `json:"trusted"`
@@ -223,9 +222,8 @@ func difference(c FileChange, before, after []byte) string {
 	return head + "+" + strings.ReplaceAll(strings.TrimSuffix(string(after), "\n"), "\n", "\n+") + "\n"
 }
 
-// protectedChanged tells the person that a command of theirs changed what steers toolcrib
-// or its neighbours, and ends the trust in the folders around it (design.md §7). What was
-// renamed afterwards is only told.
+// protectedChanged tells the person that a command of theirs changed what steers toolcrib or its neighbours, and
+// ends the trust in the folders around it (design.md §7). What was renamed afterwards is only told.
 func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string) {
 	tell := func(format string, args ...any) { s.Env.Alert(fmt.Sprintf(format, args...)) }
 	if len(aside) > 0 {

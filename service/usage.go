@@ -28,10 +28,9 @@ type Usage struct {
 	Total store.UsageRow   `json:"total"`
 }
 
-// Usage returns what runs have used, also those that were pruned since: to administrators
-// of everybody, to others their own. By an access token it is that of the runs that the
-// token started, run by run, because only of a run it is known which token started it.
-// If q.By is empty, it is by day, or by run for a token.
+// Usage returns what runs have used, also those that were pruned since: to administrators of everybody, to others
+// their own. By an access token it is that of the runs that the token started, run by run, because only of a run it
+// is known which token started it. If q.By is empty, it is by day, or by run for a token.
 func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.UsageQuery) (u Usage, err error) {
 	switch {
 	case who.Token != "" && q.By != "" && q.By != store.UsageByRun:
@@ -82,8 +81,7 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 // ByBudgets is what the loop says of a stop that the budgets of a user made.
 const ByBudgets = "budgets"
 
-// ledger keeps the budgets that the configuration sets, of users over a day and a
-// month (contract §2); nil = none.
+// ledger keeps the budgets that the configuration sets, of users over a day and a month (contract §2); nil = none.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
 	c := s.Env.Config
 	list := make([]store.UserBudget, len(c.Budgets))

@@ -112,9 +112,8 @@ func (s *Service) verifyAll(ctx context.Context) (found []api.Checked, err error
 	return found, nil
 }
 
-// Replay goes through the journal of a run again, named as by [Service.FindRun]; if run is
-// empty, through all that who may see and that have their content. No model and no tool
-// is called.
+// Replay goes through the journal of a run again, named as by [Service.FindRun]; if run is empty, through all that
+// who may see and that have their content. No model and no tool is called.
 func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string) (found []api.Checked, err error) {
 	one := func(rec store.RunRecord) error {
 		r, err := replay.Run(ctx, s.Env.Store, rec.ID)

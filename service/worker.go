@@ -161,8 +161,7 @@ func (p *Pool) drop(d *Drive, err error) {
 	}
 }
 
-// nextWaiting takes out the run that has waited longest for the place of a drive. The pool is
-// locked.
+// nextWaiting takes out the run that has waited longest for the place of a drive. The pool is locked.
 func (p *Pool) nextWaiting(d *Drive) (next []toolcrib.RunID) {
 	var first waiting
 	for run, w := range p.waiting {
@@ -426,8 +425,7 @@ func (p *Pool) over(d *Drive, w *work, state *agent.State, err error) {
 	p.tell(d.run, journal.Frame{})
 }
 
-// fails notes that a run could not be continued. It is tried again, later each time. The pool
-// is locked.
+// fails notes that a run could not be continued. It is tried again, later each time. The pool is locked.
 func (p *Pool) fails(run toolcrib.RunID, err error) {
 	if over(err) {
 		return
@@ -448,9 +446,8 @@ func over(err error) bool {
 	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || errors.Is(err, toolcrib.ErrConflict)
 }
 
-// beat tells other processes that this one is at work, and the queue of the runs that workers
-// have. A worker of which the queue could not be told for the time of its lease stops: another
-// one may have its run.
+// beat tells other processes that this one is at work, and the queue of the runs that workers have. A worker of
+// which the queue could not be told for the time of its lease stops: another one may have its run.
 func (p *Pool) beat(ctx context.Context) {
 	for {
 		p.s.Drivers.Beat()

@@ -58,8 +58,7 @@ func (s *Set) Under(e *env.Env) *Set { return &Set{e, s.state} }
 // Close ends all servers.
 func (s *Set) Close() { s.state.close() }
 
-// mcpState are the MCP servers of a data folder that this process runs, and the gates that
-// have their tools.
+// mcpState are the MCP servers of a data folder that this process runs, and the gates that have their tools.
 type state struct {
 	mu      sync.Mutex
 	servers []*server // sorted by name

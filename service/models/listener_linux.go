@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// foreignOwner reports whether a server of this machine, to which a connection from
-// client has been made, belongs to another login user, and names that user. It looks at
-// whoever listens there and at the server's end of the connection: the listener may be
-// gone by now.
+// foreignOwner reports whether a server of this machine, to which a connection from client has been made, belongs
+// to another login user, and names that user. It looks at whoever listens there and at the server's end of the
+// connection: the listener may be gone by now.
 func foreignOwner(server, client netip.AddrPort) (owner string, foreign bool) {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
@@ -69,8 +68,7 @@ func socketOwners(table *bufio.Scanner, server, client netip.AddrPort) (uids []i
 	return uids
 }
 
-// socketAddress reads ADDRESS:PORT of such a table: words of 32 bits in the machine's
-// order, in hexadecimal digits.
+// socketAddress reads ADDRESS:PORT of such a table: words of 32 bits in the machine's order, in hexadecimal digits.
 func socketAddress(text string) (netip.AddrPort, bool) {
 	host, digits, _ := strings.Cut(text, ":")
 	port, err := strconv.ParseUint(digits, 16, 16)
@@ -95,8 +93,7 @@ const (
 	serviceUIDMax = 65519
 )
 
-// loginUsers are those that can log in: users from UID_MIN on (login.defs(5)) with a real
-// shell.
+// loginUsers are those that can log in: users from UID_MIN on (login.defs(5)) with a real shell.
 type loginUsers struct {
 	uidMin int
 	users  map[int]loginUser

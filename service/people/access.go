@@ -157,8 +157,7 @@ func (s *People) verified(ctx context.Context, text string) (access.Claims, erro
 	return s.state.verifier.Verify(ctx, text)
 }
 
-// signer signs tokens with a key that comes from those of the data folder, which are
-// made with the database.
+// signer signs tokens with a key that comes from those of the data folder, which are made with the database.
 func (s *People) signer() (*access.Signer, error) {
 	s.state.Lock()
 	defer s.state.Unlock()

@@ -65,8 +65,7 @@ func (s *People) Audit(
 	return page, err
 }
 
-// Bounds of what a list of the audit log has of a call, in bytes of JSON: of one argument,
-// and of all of them.
+// Bounds of what a list of the audit log has of a call, in bytes of JSON: of one argument, and of all of them.
 const (
 	auditArgument  = 512
 	auditArguments = 4 << 10

@@ -139,8 +139,7 @@ func (s *People) FirstStart(ctx context.Context, who toolcrib.Principal) (token 
 	return t.Token, err
 }
 
-// subject is the user whom a new token acts for: one of the directory who may do
-// something.
+// subject is the user whom a new token acts for: one of the directory who may do something.
 func (s *People) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
 	switch {
 	case r.Bearer && r.User != "":
