@@ -596,7 +596,7 @@ func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.Run
 	return nil
 }
 
-// expire denies what a run waits for if that has waited for too long: it is nobody's to decide any more.
+// expire denies a decision that a run has waited for too long.
 func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (expired bool, err error) {
 	return r.Expire(ctx, at.Run, d.s.expireAfter())
 }

@@ -212,7 +212,7 @@ func hooksPaths(dir string, looked links) []string {
 	return nil
 }
 
-// gitConfigs are the configurations of the repository whose files lie in dir; none = there is none.
+// gitConfigs returns the configuration files of the repository in dir, or nil if it is not one.
 func gitConfigs(dir string, looked links) []string {
 	git := filepath.Join(dir, ".git")
 	if looked.at(git) == absent {

@@ -191,7 +191,7 @@ func (s *Set) Login(
 	return viewSignIn(name, c), err
 }
 
-// Logout removes the sign-ins to an MCP server, which need not be configured any more, and asks their issuers to
+// Logout removes the sign-ins to an MCP server, which may have left the configuration, and asks their issuers to
 // revoke the tokens. They are removed even if an issuer fails.
 func (s *Set) Logout(ctx context.Context, who toolcrib.Principal, name string) ([]SignIn, error) {
 	if _, err := env.Administrator(who); err != nil {

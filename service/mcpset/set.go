@@ -521,8 +521,9 @@ func (s *Set) view(m *server) Info {
 		v.State = StateStopped
 	case v.Detail == "":
 		m.kept.mu.Lock()
-		v.Detail = fmt.Sprintf("it has not started after %s; if it installs itself first, %s mcp review %s waits for %s, and a run "+
-			"for its start_timeout", time.Since(m.kept.start).Round(time.Second), s.env.Self, trust.ShellWord(m.Name), firstPatience)
+		v.Detail = fmt.Sprintf("it has not started after %s; if it installs itself first, %s mcp review %s waits for %s, "+
+			"and a run for its start_timeout", time.Since(m.kept.start).Round(time.Second), s.env.Self,
+			trust.ShellWord(m.Name), firstPatience)
 		m.kept.mu.Unlock()
 	}
 	for _, t := range m.tools() {

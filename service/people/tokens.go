@@ -118,7 +118,7 @@ func (s *People) CreateToken(ctx context.Context, who toolcrib.Principal, r Toke
 // FirstAdministrator is the name of the user that [People.FirstStart] adds.
 const FirstAdministrator = "admin"
 
-// FirstStart adds an administrator if there is none yet, in the name of the owner of the data folder, and returns a
+// FirstStart adds an administrator if no user exists, in the name of the owner of the data folder, and returns a
 // token that signs them in.
 func (s *People) FirstStart(ctx context.Context, who toolcrib.Principal) (token string, err error) {
 	for u, err := range s.EachUser(ctx) {
