@@ -46,7 +46,7 @@ type plan struct {
 // looked is a word that was resolved for the plan.
 type looked struct {
 	word, real string
-	reads      bool // whether it is a file or folder that is only read
+	reads      bool // whether it is opened for reading, so that it must not be special
 }
 
 // reopen opens the workspace of a plan for its run. It returns an error if the workspace, the
@@ -430,6 +430,7 @@ func (p *plan) input(c *simple, out *jail.Command) error {
 		return refuse("%s is not a regular file, so it cannot be the input", quote(c.in.text))
 	}
 	p.touch(found)
+	p.looked[len(p.looked)-1].reads = true
 	out.In = found.Real
 	return nil
 }
@@ -453,7 +454,7 @@ func (p *plan) find(name string) (found beneath.Place, err error) {
 	if p.set.hides(p.w.Abs(found.Real)) {
 		return found, protects("protected path: %s", quote(name))
 	}
-	p.looked = append(p.looked, looked{name, found.Real, true})
+	p.looked = append(p.looked, looked{word: name, real: found.Real})
 	return found, nil
 }
 

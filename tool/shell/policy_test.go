@@ -717,3 +717,54 @@ func TestC12_Unconfined(t *testing.T) {
 		}
 	}
 }
+
+// What was judged is what runs: a workspace, a file that the line names, or a repository that has
+// changed since is not touched. What has not changed runs.
+func TestPlan_ChangedSinceItWasJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		line   string
+		change func(t *testing.T, dir string)
+		want   string // the refusal; "" means that it runs
+	}{
+		"as it was":     {"cat notes.txt", func(*testing.T, string) {}, ""},
+		"a new file":    {"cat notes.txt", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "more.txt"), "x") }, ""},
+		"other content": {"cat notes.txt", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "notes.txt"), "new") }, ""},
+		"a link, to a file outside": {"cat later", func(t *testing.T, dir string) {
+			if err := os.Symlink("/etc/passwd", filepath.Join(dir, "later")); err != nil {
+				t.Fatal(err)
+			}
+		}, "later was changed"},
+		"a folder that leads elsewhere": {"cat src/main.go", func(t *testing.T, dir string) {
+			err := errors.Join(os.Rename(filepath.Join(dir, "src"), filepath.Join(dir, "was")), os.Symlink("was", filepath.Join(dir, "src")))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "src/main.go was changed"},
+		"another workspace": {"cat notes.txt", func(t *testing.T, dir string) {
+			if err := errors.Join(os.Rename(dir, dir+".was"), os.Mkdir(dir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "notes.txt"), "of others")
+		}, "the workspace was changed"},
+		"a repository that starts programs": {"git status", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, ".git", "config"), "[core]\n\tfsmonitor = ./evil\n[diff \"x\"]\n\ttextconv = ./evil\n")
+		}, "the configuration of the repository was changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t)
+			write(t, filepath.Join(dir, "notes.txt"), "notes")
+			write(t, filepath.Join(dir, "src", "main.go"), "package main")
+			write(t, filepath.Join(dir, ".git", "config"), "[core]\n\tbare = false\n")
+			call := callOf(t, dir, c.line, 0)
+			plan, err := tooltest.Plan(t.Context(), tool(t, shell.Options{Mode: shell.ModeAsk}), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(t, dir)
+			_, err = plan.Run(t.Context(), call.WithoutArguments())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

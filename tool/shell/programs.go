@@ -184,6 +184,7 @@ func (j *judge) reads(name string) error {
 		return refuse("%s is %s; only regular files and folders can be read", quote(name), beneath.Special(p.Info.Mode()))
 	}
 	j.touch(p)
+	j.looked[len(j.looked)-1].reads = true
 	return nil
 }
 
