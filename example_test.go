@@ -2,10 +2,12 @@ package toolcrib_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/tool"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
@@ -47,4 +49,58 @@ func ExampleCodeOf() {
 	err := fmt.Errorf("open run: %w", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run %q", "run_1"))
 	fmt.Println(toolcrib.CodeOf(err), "-", err)
 	// Output: not_found - open run: there is no run "run_1"
+}
+
+// lamp switches a lamp, or says whether it is on.
+type lamp struct{ on bool }
+
+func (l *lamp) Spec() toolcrib.Spec {
+	return toolcrib.Spec{
+		Name: "lamp", Description: "Switch the lamp, or read its state.", Effect: toolcrib.EffectIdempotentWrite,
+		Source: "go", EnabledByDefault: true, Plans: toolcrib.PlanFacts{Effect: true, Targets: true},
+		Parameters: json.RawMessage(`{"type":"object","properties":{"on":{"type":"boolean"}},"additionalProperties":false}`),
+	}
+}
+
+func (l *lamp) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+	var in struct{ On *bool }
+	if err := json.Unmarshal(call.Arguments, &in); err != nil {
+		return nil, err
+	}
+	plan := &toolcrib.Plan{
+		Effect:  toolcrib.EffectReadOnly,
+		Targets: []toolcrib.Target{{Kind: "lamp", Name: "desk", Write: in.On != nil}},
+		Run: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			if in.On != nil {
+				l.on = *in.On
+			}
+			return toolcrib.Output{Text: fmt.Sprintf("on: %t", l.on)}, nil
+		},
+	}
+	if in.On != nil {
+		plan.Effect = toolcrib.EffectIdempotentWrite
+	}
+	return plan, nil
+}
+
+func (l *lamp) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
+	return toolcrib.RunPlan(ctx, l, call)
+}
+
+// A tool that reads in some calls and writes in others: the gate asks a person about the writes only.
+func ExamplePlanner() {
+	g, err := gate.New(gate.Options{Availability: gate.Overrides{}, Tools: []toolcrib.Tool{&lamp{}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, arguments := range []string{`{}`, `{"on":true}`} {
+		verdict := g.Judge(context.Background(), toolcrib.Principal{User: "ada"}, gate.Scope{MaxCalls: 1},
+			gate.Facts{Offered: map[string]bool{"lamp": true}},
+			[]toolcrib.ToolCall{{ID: "1", Name: "lamp", Arguments: json.RawMessage(arguments)}})[0]
+		fmt.Println(arguments, verdict.Decision, verdict.Effect)
+	}
+	// Output:
+	// {} allow read_only
+	// {"on":true} ask idempotent_write
 }
