@@ -43,9 +43,6 @@ func (e schemaError) String() string {
 // checkArguments validates the value of canonical arguments against the schema (H4). It
 // returns nil if they are valid.
 func (s *schema) checkArguments(value any) *refusal {
-	if s.quick != nil && s.quick.surely(value) {
-		return nil
-	}
 	err := s.validate(value)
 	if err == nil {
 		return nil

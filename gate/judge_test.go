@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -346,6 +347,17 @@ func TestSchemaWorkIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// H4: a list as long as arguments can have is checked.
+func TestH4_LongestListIsChecked(t *testing.T) {
+	g := newGate(t, tool(withSchema(reads("x"), `{"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}}}`)))
+	list := strings.Repeat("0,", (guard.MaxArgumentsBytes-len(`{"a":[]}`))/2-1)
+	if v := judgeOne(t, g, call("1", "x", `{"a":[`+list+`0]}`)); v.Refused() {
+		t.Fatal(v.Message)
+	}
+	v := judgeOne(t, g, call("2", "x", `{"a":[`+list+`""]}`))
+	wantRefused(t, v, toolcrib.ReasonInvalidArguments, "expected integer")
 }
 
 func TestN13_NoArgumentsAreAnEmptyObject(t *testing.T) {

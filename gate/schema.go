@@ -22,8 +22,9 @@ const (
 	maxSchemaDepth  = 64
 	maxSchemaValues = 8192
 	// maxSchemaWork bounds one validation: schemas that refer to themselves can
-	// make the work grow exponentially with the depth of the arguments.
-	maxSchemaWork = 1 << 18
+	// make the work grow exponentially with the depth of the arguments. It lets the largest
+	// arguments be checked once against an ordinary schema.
+	maxSchemaWork = 1 << 20
 )
 
 const (
@@ -36,7 +37,6 @@ const (
 // work of a validation.
 type schema struct {
 	compiled *jsonschema.Schema
-	quick    *quick // nil if it has no quick form
 
 	mu   sync.Mutex // guards work, which counts one validation at a time
 	work int
@@ -174,7 +174,7 @@ func compileDocument(doc, answer any) (s *schema, err error) {
 		if err != nil {
 			return err
 		}
-		s = &schema{compiled: compiled, quick: newQuick(doc)}
+		s = &schema{compiled: compiled}
 		all := make(map[*jsonschema.Schema]bool)
 		s.meter(compiled, all)
 		if refs := loops(all); len(refs) > 0 {

@@ -118,10 +118,21 @@ func (r *relaxed) walk(visit func(schema map[string]any, at []string)) {
 	schema(r.doc, nil)
 }
 
+// objects reports whether the type of a schema allows objects. A type that is not a name or a list
+// of names is left to the library.
+func objects(of any) bool {
+	if name, ok := of.(string); ok {
+		return name == "object"
+	}
+	list, ok := of.([]any)
+	allowed := func(name any) bool { _, text := name.(string); return name == "object" || !text }
+	return !ok || slices.ContainsFunc(list, allowed)
+}
+
 // prepare leaves out keywords that the library accepts, but that no value would be valid against or
 // that would take too long.
 func (r *relaxed) prepare() {
-	if types := texts(r.doc["type"]); types != nil && !slices.Contains(types, "object") {
+	if !objects(r.doc["type"]) {
 		r.drop([]string{"type"})
 	}
 	r.walk(func(s map[string]any, at []string) {
