@@ -18,7 +18,7 @@ const (
 // several processes. Every change is one transaction, is recorded in the system
 // journal as the [Change] that it returns, and is durable when the method returns. Expected
 // errors are [*toolcrib.Error]s: not_found, conflict, bad_request; any other is a failure of
-// the store. accesstest.RunDirectory tests implementations.
+// the store. Package toolcribtest/storetest tests implementations.
 type Directory interface {
 	Users
 	Groups
@@ -63,7 +63,7 @@ type Groups interface {
 }
 
 // Tokens stores the claims of the access tokens that were issued, never the tokens
-// themselves. accesstest.RunTokens tests implementations.
+// themselves. Package toolcribtest/storetest tests implementations.
 type Tokens interface {
 	// AddToken stores a token; an ID that exists already is a conflict.
 	AddToken(ctx context.Context, t Issued, by string) (Change, error)
@@ -155,7 +155,7 @@ const (
 	BucketTotal  = "max_calls_total"
 )
 
-// Quota counts the calls of tokens, over all processes. accesstest.RunQuota tests
+// Quota counts the calls of tokens, over all processes. Package toolcribtest/storetest tests
 // implementations.
 type Quota interface {
 	// Take counts one call of the token, made at that time, before it runs. If the call

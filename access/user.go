@@ -4,7 +4,7 @@
 // [Quota]); N18, N19, H19, H21 and M16.
 //
 // The package opens no file and no connection. [Directory], [Tokens] and [Quota] are
-// implemented by a store; package toolcribtest/accesstest tests implementations.
+// implemented by a store; package toolcribtest/storetest tests implementations.
 //
 // Missing, empty and unknown values are rejected. No error contains a token.
 package access

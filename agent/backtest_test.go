@@ -275,11 +275,11 @@ func TestBacktest_Decisions(t *testing.T) {
 }
 
 // Where nobody was there to ask, nobody is.
-func TestBacktest_LeftByNobody(t *testing.T) {
+func TestBacktest_RefusedUnattended(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{}`), say("done"))
 	s := run(t, w)
-	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, By: core.ByNobody, Decision: journal.DecisionDeny}); err != nil {
+	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, By: core.ByUnattended, Decision: journal.DecisionDeny}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.runner.Resume(t.Context(), s.Run)

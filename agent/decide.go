@@ -24,7 +24,7 @@ type Decision struct {
 	Digest string
 	// Who decides, with current rights. It must name a user.
 	Who toolcrib.Principal
-	// By is [core.ByAll] or [core.ByNobody] if no person decided on these calls; "" means that Who did.
+	// By is [core.ByAll] or [core.ByUnattended] if no person decided on these calls; "" means that Who did.
 	By string
 	// Client names the program that decided in the name of Who, such as an MCP client; "" means that
 	// Who decided. It cannot decide what only a person may.
@@ -241,8 +241,8 @@ func (r *Runner) checkBy(d *Decision) error {
 		d.By = fmt.Sprintf("%s (for %s)", d.Client, NameOf(d.Who))
 	case d.By == "":
 		d.By = NameOf(d.Who)
-	case d.By != core.ByAll && d.By != core.ByNobody:
-		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, core.ByAll, core.ByNobody)
+	case d.By != core.ByAll && d.By != core.ByUnattended:
+		return usagef("by: %q is unknown; leave it empty, or use %s or %s", d.By, core.ByAll, core.ByUnattended)
 	case d.Remember != nil:
 		return usagef("remember: a decision by %s cannot be remembered", d.By)
 	}

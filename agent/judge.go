@@ -58,7 +58,7 @@ func (d *driver) heard(ctx context.Context, open []*core.Call, facts *gate.Facts
 	if d.r.Memory != nil {
 		facts.Lasting = sync.OnceValue(func() []journal.Remembered { return d.holding(d.lasting(ctx)) })
 	}
-	scope.NobodyAsks = scope.NobodyAsks || slices.ContainsFunc(open, leftByNobody)
+	scope.Unattended = scope.Unattended || slices.ContainsFunc(open, refusedUnattended)
 	scope.AllApproved = scope.AllApproved && !d.r.FourEyes && d.r.Approver == nil // otherwise a person decides
 }
 
@@ -146,9 +146,9 @@ func idsOf(calls []*core.Call, is func(*core.Call) bool) map[string]bool {
 	return ids
 }
 
-// leftByNobody reports whether a call that was asked about is refused because no person can decide.
-func leftByNobody(c *core.Call) bool {
-	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == core.ByNobody
+// refusedUnattended reports whether a call that was asked about is refused because no person can decide.
+func refusedUnattended(c *core.Call) bool {
+	return c.Decision != nil && c.Decision.Decision == journal.DecisionDeny && c.DecidedBy.By == core.ByUnattended
 }
 
 // decided returns the decisions on calls of this turn. Under four eyes an approval by the user of the
@@ -157,7 +157,7 @@ func (d *driver) decided(calls []*core.Call) map[string]gate.Decided {
 	var m map[string]gate.Decided
 	for _, c := range calls {
 		var word gate.Decided
-		if c.Decision != nil && !leftByNobody(c) &&
+		if c.Decision != nil && !refusedUnattended(c) &&
 			!(d.r.FourEyes && c.Decision.Decision == journal.DecisionApprove && ownDecision(d.s, c.DecidedBy)) {
 			word = gate.Decided{
 				Decision: c.Decision.Decision, ApprovalID: c.DecidedBy.ApprovalID,

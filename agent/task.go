@@ -362,7 +362,7 @@ func scopeOf(start *journal.RunStarted) gate.Scope {
 		Agent: start.Agent.Name, AgentTools: start.Agent.Tools, SkillTools: start.SkillTools,
 		RunTools: start.RunTools, WorkerTools: start.WorkerTools, HasSkills: len(start.Skills)+len(start.Listed) > 0,
 		ReadOnly: start.Agent.ReadOnly, TaintWrites: start.Agent.TaintWrites,
-		NobodyAsks:  Approve(start.Approve) == ApproveDeny,
+		Unattended:  Approve(start.Approve) == ApproveDeny,
 		AllApproved: Approve(start.Approve) == ApproveAll,
 		Workspace:   start.Workspace, Depth: start.Depth, MaxDepth: l.MaxDepth,
 		MaxCalls: l.MaxCallsPerTurn, MaxRepeats: l.MaxIdenticalCalls,

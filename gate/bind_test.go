@@ -105,10 +105,10 @@ func TestH16_ApprovalIsBound(t *testing.T) {
 			f.Past = true
 			wantAllowed(t, judge(t, g, alice(), s, f, call("1", "x", `{}`))[0])
 			// Where nobody can be asked, it is refused.
-			f.Past, s.NobodyAsks = false, true
+			f.Past, s.Unattended = false, true
 			wantRefused(t, judge(t, g, alice(), s, f, call("1", "x", `{}`))[0], toolcrib.ReasonNeedsConfirmation, "")
 			// Asked again and approved, it runs.
-			s.NobodyAsks, f.Decided["1"] = false, approve(v)
+			s.Unattended, f.Decided["1"] = false, approve(v)
 			wantAllowed(t, judge(t, g, alice(), s, f, call("1", "x", `{}`))[0])
 		})
 	}

@@ -71,7 +71,7 @@ func (j *judgement) confirmStep() *refusal {
 	if decided.Decision == journal.DecisionDeny {
 		return j.denied(decided)
 	}
-	if j.entry.spec.AnsweredBy == toolcrib.ByPerson && j.scope.NobodyAsks {
+	if j.entry.spec.AnsweredBy == toolcrib.ByPerson && j.scope.Unattended {
 		return refuse("nobody is there to answer in this run. Continue with what you know, and say what you assumed.")
 	}
 	asks := j.questions()
@@ -91,8 +91,8 @@ func (j *judgement) confirmStep() *refusal {
 		asks = append([]asked{j.retry()}, asks...) // a question of its own, which --approve all must not answer
 	}
 	unlisted := func(a asked) bool { return a.Reason == toolcrib.ReasonUnlistedProgram }
-	if (j.scope.NobodyAsks || j.scope.AllApproved && slices.ContainsFunc(asks, unlisted)) && !approved {
-		return j.nobodyAsks(asks)
+	if (j.scope.Unattended || j.scope.AllApproved && slices.ContainsFunc(asks, unlisted)) && !approved {
+		return j.unattended(asks)
 	}
 	v := j.verdict
 	var now *journal.Binding
@@ -113,8 +113,8 @@ func (j *judgement) confirmStep() *refusal {
 		if retried {
 			asks = append([]asked{j.retry()}, asks...)
 		}
-		if j.scope.NobodyAsks {
-			return j.nobodyAsks(asks)
+		if j.scope.Unattended {
+			return j.unattended(asks)
 		}
 	}
 	j.askPerson(asks, now)
@@ -223,8 +223,8 @@ func (j *judgement) lineRemembered() bool {
 	return m != nil && m.Arguments != nil && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
 }
 
-// nobodyAsks refuses a call that needs an approval in a run where no person can give one.
-func (j *judgement) nobodyAsks(asks []asked) *refusal {
+// unattended refuses a call that needs an approval in a run where no person can give one.
+func (j *judgement) unattended(asks []asked) *refusal {
 	text := j.name() + " needs a person's approval, and nobody can give one in this run. "
 	for _, a := range asks {
 		if a.instead != "" {

@@ -102,10 +102,10 @@ func TestDecisions(t *testing.T) {
 		{"denied without words", g, decide(deny("bob", "")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob. Do not repeat this call."},
 		{"expired", g, decide(deny("", "expired")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by the person who was asked: expired. Do not repeat this call."},
 		{"denied, though it would not be asked now", never, decide(deny("bob", "no")), toolcrib.Refuse, toolcrib.ReasonApprovalDenied, "x was denied by bob: no. Do not repeat this call."},
-		{"nobody asks", g, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Refuse, toolcrib.ReasonNeedsConfirmation, "x needs a person's approval, and nobody can give one in this run. Continue without it."},
-		{"nobody asks, and nothing needs to", never, func(s *gate.Scope, _ *gate.Facts) { s.NobodyAsks = true }, toolcrib.Allow, "", ""},
+		{"nobody asks", g, func(s *gate.Scope, _ *gate.Facts) { s.Unattended = true }, toolcrib.Refuse, toolcrib.ReasonNeedsConfirmation, "x needs a person's approval, and nobody can give one in this run. Continue without it."},
+		{"nobody asks, and nothing needs to", never, func(s *gate.Scope, _ *gate.Facts) { s.Unattended = true }, toolcrib.Allow, "", ""},
 		{"nobody asks, but it is approved", g, func(s *gate.Scope, f *gate.Facts) {
-			s.NobodyAsks = true
+			s.Unattended = true
 			decide(approve(shown))(s, f)
 		}, toolcrib.Allow, "", ""},
 	} {
@@ -291,7 +291,7 @@ func TestUnlistedProgram(t *testing.T) {
 	facts.Remembered = nil
 	for _, set := range []func(*gate.Scope){
 		func(s *gate.Scope) { s.AllApproved = true },
-		func(s *gate.Scope) { s.NobodyAsks = true },
+		func(s *gate.Scope) { s.Unattended = true },
 	} {
 		alone := scope
 		set(&alone)

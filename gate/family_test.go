@@ -78,7 +78,7 @@ func below(parent *gate.Scope, offered []string, a asks) gate.Scope {
 	s := gate.Scope{
 		Agent: a.agent, AgentTools: a.agentTools, SkillTools: a.skills, RunTools: a.runTools,
 		WorkerTools: append([]string{}, offered...), AboveSkills: slices.Clone(parent.AboveSkills), Worker: a.worker, HasSkills: a.hasSkills,
-		ReadOnly: parent.ReadOnly || a.readOnly, TaintWrites: strictest(parent.TaintWrites, a.taint), NobodyAsks: parent.NobodyAsks || a.nobody,
+		ReadOnly: parent.ReadOnly || a.readOnly, TaintWrites: strictest(parent.TaintWrites, a.taint), Unattended: parent.Unattended || a.nobody,
 		Workspace: parent.Workspace, Depth: parent.Depth + 1, MaxDepth: min(parent.MaxDepth, a.maxDepth),
 		MaxCalls: a.maxCalls, MaxRepeats: a.maxRepeats,
 	}

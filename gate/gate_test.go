@@ -446,7 +446,7 @@ func TestExplain(t *testing.T) {
 		Positions:    func(key string) string { return "toolcrib.yaml:7 " + key },
 	})
 	s := wide()
-	s.AgentTools, s.RunTools, s.ReadOnly, s.NobodyAsks, s.Depth = []string{"nested", "ghost*"}, []string{"a", "phantom"}, true, true, 3
+	s.AgentTools, s.RunTools, s.ReadOnly, s.Unattended, s.Depth = []string{"nested", "ghost*"}, []string{"a", "phantom"}, true, true, 3
 	x := g.Explain(t.Context(), alice(), s, "a", "nested", "ghost")
 	if len(x) != 3 {
 		t.Fatalf("%d explanations", len(x))

@@ -48,7 +48,7 @@ func everyStep(t *testing.T) (who toolcrib.Principal, g *gate.Gate, s gate.Scope
 	})
 	none := []string{}
 	s = gate.Scope{
-		AgentTools: none, SkillTools: none, RunTools: none, WorkerTools: none, ReadOnly: true, NobodyAsks: true,
+		AgentTools: none, SkillTools: none, RunTools: none, WorkerTools: none, ReadOnly: true, Unattended: true,
 		AboveSkills: [][]string{nil, none}, Worker: &journal.WorkerLimits{Hops: 3, CostCapUSD: 0.5, CostCapMode: "enforce"},
 		Workspace: "/ws", MaxRepeats: 1,
 	}
@@ -101,9 +101,9 @@ func TestContractOrder(t *testing.T) {
 	}
 	f.Decided = map[string]gate.Decided{"1": {Decision: journal.DecisionDeny, By: "bob", Reason: "no"}}
 	wantRefused(t, judge(t, g, who, s, f, c)[0], toolcrib.ReasonApprovalDenied, "x was denied by bob: no")
-	s.NobodyAsks, f.Decided = false, nil
+	s.Unattended, f.Decided = false, nil
 	f.Decided = map[string]gate.Decided{"1": approve(judge(t, g, who, s, f, c)[0])}
-	s.NobodyAsks = true
+	s.Unattended = true
 	wantAllowed(t, judge(t, g, who, s, f, c)[0])
 }
 

@@ -160,13 +160,13 @@ func (m *modelCall) expect() modelExpectation {
 		x.reason = x.against[0]
 	case decided.Decision == journal.DecisionDeny:
 		x.reason = toolcrib.ReasonApprovalDenied
-	case m.w.scope.NobodyAsks && m.tool.spec.AnsweredBy == "person":
+	case m.w.scope.Unattended && m.tool.spec.AnsweredBy == "person":
 		x.reason = toolcrib.ReasonNeedsConfirmation
 	case len(x.questions) == 0, approved:
 		x.decision = toolcrib.Allow
 	default:
 		x.reason = gravest
-		if !m.w.scope.NobodyAsks {
+		if !m.w.scope.Unattended {
 			x.decision = toolcrib.Ask
 		}
 	}

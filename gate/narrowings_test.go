@@ -18,7 +18,7 @@ type narrowing func(t *rapid.T, w *world) bool
 func narrowings() map[string]narrowing {
 	all := map[string]narrowing{
 		"read only":    func(_ *rapid.T, w *world) bool { w.scope.ReadOnly = true; return true },
-		"nobody asks":  func(_ *rapid.T, w *world) bool { w.scope.NobodyAsks = true; return true },
+		"nobody asks":  func(_ *rapid.T, w *world) bool { w.scope.Unattended = true; return true },
 		"no skills":    func(_ *rapid.T, w *world) bool { w.scope.HasSkills = false; return true },
 		"protected":    func(_ *rapid.T, w *world) bool { w.protects = true; return true },
 		"fewer calls":  func(_ *rapid.T, w *world) bool { w.scope.MaxCalls /= 2; return true },

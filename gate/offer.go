@@ -185,7 +185,7 @@ func notes(e *entry, s *Scope, asked question) []string {
 	if s.ReadOnly && writes {
 		notes = append(notes, "calls that write are refused: the run may only read (read_only_mode)")
 	}
-	if s.NobodyAsks && asked.asks {
+	if s.Unattended && asked.asks {
 		notes = append(notes, "calls that need an approval are refused: this run cannot ask anybody (needs_confirmation)")
 	}
 	if note := taintNote(e, s); note != "" {

@@ -37,7 +37,7 @@ func TestH16_RememberedLiftsOneThing(t *testing.T) {
 		{"always asks", any, gate.ConfirmAlways, nil, toolcrib.Ask, toolcrib.ReasonNeedsConfirmation},
 		{"read only", any, "", func(s *gate.Scope) { s.ReadOnly = true }, toolcrib.Refuse, toolcrib.ReasonReadOnlyMode},
 		{"not of the agent", any, "", func(s *gate.Scope) { s.AgentTools = []string{} }, toolcrib.Refuse, toolcrib.ReasonAgentAllowlist},
-		{"nobody asks", any, "", func(s *gate.Scope) { s.NobodyAsks = true }, toolcrib.Allow, ""},
+		{"nobody asks", any, "", func(s *gate.Scope) { s.Unattended = true }, toolcrib.Allow, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := gateOf(t, gate.Options{

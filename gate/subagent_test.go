@@ -220,7 +220,7 @@ func TestSubtask_Order(t *testing.T) {
 	who, s, f, c := alice(), wide(), offering(g), call("1", "spawn", `{"agent":"writer","task":" "}`)
 	who.Grants = []string{"spawn", "agent:default"}
 	s.SkillTools, s.AboveSkills = []string{"spawn(a)"}, [][]string{{"spawn(b)"}}
-	s.ReadOnly, s.TaintWrites, s.NobodyAsks, s.MaxRepeats = true, gate.TaintDeny, true, 1
+	s.ReadOnly, s.TaintWrites, s.Unattended, s.MaxRepeats = true, gate.TaintDeny, true, 1
 	f.Taint, f.Repeated, f.Share = []string{"web_fetch"}, func(string, []byte) int { return 1 }, func(string) string { return "nothing is left" }
 	for i, step := range []struct {
 		reason toolcrib.Reason
@@ -235,7 +235,7 @@ func TestSubtask_Order(t *testing.T) {
 		{toolcrib.ReasonTaintedFlow, func() { s.TaintWrites = gate.TaintAllow }},
 		{toolcrib.ReasonRepeatedCall, func() { f.Repeated = nil }},
 		{toolcrib.ReasonBudgetExhausted, func() { f.Share = nil }},
-		{toolcrib.ReasonNeedsConfirmation, func() { s.NobodyAsks = false }},
+		{toolcrib.ReasonNeedsConfirmation, func() { s.Unattended = false }},
 	} {
 		v := judge(t, g, who, s, f, c)[0]
 		if !v.Refused() || v.Reason != step.reason {

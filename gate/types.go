@@ -24,7 +24,7 @@ type Scope struct {
 	TaintWrites string                // ask | deny | allow: sinks once untrusted data has been read; anything else is ask
 	HasSkills   bool                  // if not set, the run has no read_skill either
 	ReadOnly    bool                  // refuse every write
-	NobodyAsks  bool                  // --approve deny: calls that need an approval are refused
+	Unattended  bool                  // --approve deny: calls that need an approval are refused
 	AllApproved bool                  // --approve all: no person looks at the questions
 	TimeoutSet  bool                  // Timeout also bounds a tool whose calls may ask for their own
 	Workspace   string                // absolute

@@ -443,7 +443,7 @@ func drawScope(t *rapid.T) gate.Scope {
 		RunTools:   drawList(t, "run list", worldPatterns()), WorkerTools: drawList(t, "worker list", worldPatterns()),
 		HasSkills: rapid.Bool().Draw(t, "has skills"), ReadOnly: oneIn(t, 5, "read only"),
 		TaintWrites: pick(t, "taint writes", "", gate.TaintAsk, gate.TaintDeny, gate.TaintAllow, "typo"),
-		NobodyAsks:  oneIn(t, 6, "nobody asks"),
+		Unattended:  oneIn(t, 6, "nobody asks"),
 		Depth:       upTo(t, 3, "depth"), MaxDepth: pick(t, "max depth", 3, 3, 3, 3, 2, 1, 0),
 		MaxCalls: pick(t, "max calls", 8, 8, 8, 8, 8, 8, 2, 0), MaxRepeats: pick(t, "max repeats", 0, 3, 2, 1),
 	}

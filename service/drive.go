@@ -505,7 +505,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 	call := ask.Kind == journal.ApprovalCall
 	switch {
 	case d.approve == agent.ApproveDeny && ask.Kind != journal.ApprovalInDoubt:
-		word.Decision, word.By = journal.DecisionDeny, core.ByNobody
+		word.Decision, word.By = journal.DecisionDeny, core.ByUnattended
 	case call && d.approve == agent.ApproveAll && coveredByAll(s, &word):
 		word.By = core.ByAll
 	case d.front.Person == nil:

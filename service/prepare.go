@@ -376,7 +376,7 @@ func (s *Service) scope(
 	return gate.Scope{
 		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
 		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,
-		NobodyAsks:  approve == agent.ApproveDeny,
+		Unattended:  approve == agent.ApproveDeny,
 		AllApproved: approve == agent.ApproveAll && !s.Env.Config.Approvals.FourEyes,
 		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout,
 		TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes, FindAbove: def.FindAbove,

@@ -104,7 +104,7 @@ func (s *State) childParked(b *journal.ChildParked) error {
 		return err
 	}
 	c.Waits, c.WaitsSince = b, s.Epochs
-	s.letGo()
+	s.stopClock()
 	return nil
 }
 
@@ -143,9 +143,9 @@ func (t *Turn) Waiting() []*Call {
 	return t.openIf(func(c *Call) bool { return c.Waits != nil })
 }
 
-// letGo records that no driver works while only child runs wait, because the time that a person takes
+// stopClock records that no driver works while only child runs wait, because the time that a person takes
 // is not wall time.
-func (s *State) letGo() {
+func (s *State) stopClock() {
 	// busy reports whether an open call waits neither for its child run, nor for a person or the client.
 	busy := func(c *Call) bool { return c.Waits == nil && !c.Question() && !c.ByClient() }
 	if s.Turn != nil && len(s.Turn.Waiting()) > 0 && s.Turn.countIf(busy) == 0 {

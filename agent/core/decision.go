@@ -94,10 +94,10 @@ func (s *State) Undecided() []*Call {
 const (
 	// ByAll is the approval of all calls that are asked about (--approve all).
 	ByAll = "--approve all"
-	// ByNobody is a denial without a person: a parked run continues like one started with
+	// ByUnattended is a denial without a person: a parked run continues like one started with
 	// --approve deny. Its calls are refused as needing an approval, and the agent's on_denial does not
 	// apply.
-	ByNobody = "--approve deny"
+	ByUnattended = "--approve deny"
 )
 
 // FirstQuestion returns the first call that a person has yet to answer, or nil. It also returns nil

@@ -207,7 +207,7 @@ func (s *State) takenUp(b *journal.TakenUp) {
 			c.Started = nil
 		}
 	}
-	s.letGo()
+	s.stopClock()
 }
 
 func (s *State) reconciled(b *journal.Reconciled) error {
@@ -414,7 +414,7 @@ func (s *State) resolved(b *journal.ConfirmationResolved) error {
 		s.Declined = true // only Granted raises a limit
 	}
 	if s.Turn != nil && (s.Approval.Kind == journal.ApprovalCall ||
-		s.Approval.Kind == journal.ApprovalInput && b.By == ByNobody) {
+		s.Approval.Kind == journal.ApprovalInput && b.By == ByUnattended) {
 		s.Turn.Rejudge = true
 	}
 	s.Approval, s.Pending = nil, nil
@@ -431,8 +431,8 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 		}
 		return
 	}
-	nobody := by.By == ByNobody && d.Decision == journal.DecisionDeny
-	if s.Approval.Kind == journal.ApprovalInput && !nobody {
+	unattended := by.By == ByUnattended && d.Decision == journal.DecisionDeny
+	if s.Approval.Kind == journal.ApprovalInput && !unattended {
 		c.Answer = &d
 		return
 	}
@@ -442,7 +442,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	}
 	switch {
 	case d.Decision == journal.DecisionDeny:
-		s.Denied = s.Denied || !nobody
+		s.Denied = s.Denied || !unattended
 	case d.Decision == journal.DecisionApprove && by.Remember != nil && by.Remember.Scope == journal.RememberRun:
 		if m, ok := by.Remember.Extend(by, c.Approved(&d)); ok {
 			s.Remembered = append(s.Remembered, m)
@@ -494,7 +494,7 @@ func (s *State) result(b *journal.ToolResult) error {
 	if s.Turn.countIf(anyCall) == 0 {
 		s.closeTurn()
 	}
-	s.letGo()
+	s.stopClock()
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (w world) judge(t *rapid.T) (gate.Verdict, []gate.RuleMatch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scope := gate.Scope{Agent: "default", MaxDepth: 3, MaxCalls: 8, NobodyAsks: w.nobody, Workspace: "/ws"}
+	scope := gate.Scope{Agent: "default", MaxDepth: 3, MaxCalls: 8, Unattended: w.nobody, Workspace: "/ws"}
 	facts := gate.Facts{Run: "run_1", Session: "ses_1", Offered: map[string]bool{"read": true, "write": true}, Taint: w.taint}
 	verdicts := g.Judge(context.Background(), w.who, scope, facts, []toolcrib.ToolCall{w.call})
 	return verdicts[0], kept.matches

@@ -51,7 +51,7 @@ type app struct {
 	noSandbox func() string
 
 	inTerminal, outTerminal, errTerminal bool
-	beside                               io.Writer    // receives messages while a run is shown; if nil, err does
+	noticeTo                             io.Writer    // receives messages while a run is shown; if nil, err does
 	style                                render.Style // style of standard error
 	outStyle                             render.Style
 

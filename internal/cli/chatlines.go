@@ -144,9 +144,9 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 	})
 	c.front = f
 	// Messages outside the conversation would be written into the drawing.
-	stderr, beside := a.err, a.beside
-	a.err, a.beside = f.Screen, f.Screen
-	defer func() { a.err, a.beside = stderr, beside }()
+	stderr, noticeTo := a.err, a.noticeTo
+	a.err, a.noticeTo = f.Screen, f.Screen
+	defer func() { a.err, a.noticeTo = stderr, noticeTo }()
 	// Ctrl-c is a key of the conversation. Another process's signal ends the conversation and leaves a
 	// run resumable.
 	ctx, stop := a.interruptible(ctx, "a signal", io.Discard)

@@ -242,17 +242,17 @@ func (a *app) confirm(question string) (yes bool) {
 func (a *app) notice(format string, args ...any) { a.note(fmt.Sprintf(format, args...)) }
 
 // note writes a notice without formatting.
-func (a *app) note(text string) { fmt.Fprint(a.besides(), a.style.Note(shortIDs(a.mask().Mask(text)))) }
+func (a *app) note(text string) { fmt.Fprint(a.notices(), a.style.Note(shortIDs(a.mask().Mask(text)))) }
 
 // alert writes a warning that a person must see before continuing.
 func (a *app) alert(text string) {
-	fmt.Fprintf(a.besides(), "%s %s\n", a.style.Red("!"), guard.Visible(shortIDs(a.mask().Mask(text))))
+	fmt.Fprintf(a.notices(), "%s %s\n", a.style.Red("!"), guard.Visible(shortIDs(a.mask().Mask(text))))
 }
 
-// besides returns the writer for messages that are written while a run is shown.
-func (a *app) besides() io.Writer {
-	if a.beside != nil {
-		return a.beside
+// notices returns the writer for messages that are written while a run is shown.
+func (a *app) notices() io.Writer {
+	if a.noticeTo != nil {
+		return a.noticeTo
 	}
 	return a.err
 }

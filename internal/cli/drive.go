@@ -87,8 +87,8 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	if shown {
 		stderr, watch = live, live.Frame
 	}
-	defer func(before io.Writer) { a.beside = before }(a.beside)
-	a.beside = stderr
+	defer func(before io.Writer) { a.noticeTo = before }(a.noticeTo)
+	a.noticeTo = stderr
 	ctx, stop := a.interruptible(ctx, agent.NameOf(who), stderr)
 	defer stop()
 	f := service.Front{Watch: watch, SincePause: !shown}
@@ -287,7 +287,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 	if run.Pending.Error != nil {
 		fmt.Fprintf(a.err, "%s run %s waits for %s\nThen: %s\n", a.style.Yellow("parked:"), short(run.ID),
-			outageText(&run.Pending.Pending), strings.Join(a.wayOnFromOutage(run), "\n  or: "))
+			outageText(&run.Pending.Pending), strings.Join(a.outageCommands(run), "\n  or: "))
 		return
 	}
 	if run.Pending.Kind == journal.PendingClientTool {
@@ -361,8 +361,8 @@ func outageText(p *journal.Pending) string {
 	return guard.Visible(text)
 }
 
-// wayOnFromOutage returns the commands that continue a run that waits for its provider.
-func (a *app) wayOnFromOutage(run *service.Run) []string {
+// outageCommands returns the commands that continue a run that waits for its provider.
+func (a *app) outageCommands(run *service.Run) []string {
 	resume := a.resumer(run.Driver) + " runs resume "
 	if add := run.Pending.Error.Adds(); add != "" {
 		return []string{resume + short(cmp.Or(run.Pending.Run, run.ID)) + add}

@@ -141,7 +141,7 @@ func (a *app) ending(w io.Writer, run service.Run) {
 		text = "no process is running it; " + a.toContinue(run.Driver, run.ID)
 	case run.Status == toolcrib.StatusWaitingForProvider && p != nil && p.Error != nil:
 		text = fmt.Sprintf("waits for %s\nTo continue: %s", outageText(&p.Pending),
-			strings.Join(a.wayOnFromOutage(&run), "\n      or: "))
+			strings.Join(a.outageCommands(&run), "\n      or: "))
 	case run.Status == toolcrib.StatusWaitingForTool && p != nil:
 		text = "waits " + render.WaitsFor(&p.Pending)
 	case run.Status.Parked() && p != nil && !run.Driven && run.Decided:

@@ -12,7 +12,7 @@ func TestNoSandbox_IsSaid(t *testing.T) {
 	for problem, want := range map[string]bool{"nothing here": true, "": false} {
 		a := newApp(os.Stdin, os.Stdout, os.Stderr)
 		var said strings.Builder
-		a.err, a.beside, a.inTerminal = &said, &said, false
+		a.err, a.noticeTo, a.inTerminal = &said, &said, false
 		a.noSandbox = func() string { return problem }
 		if code := a.execute(t.Context(), []string{"run", "--data-dir", t.TempDir(), "--model", "offline/x", "Hello"}); code != 0 {
 			t.Fatalf("exit %d: %s", code, said.String())

@@ -12,7 +12,7 @@ import (
 // What a person was typing when a question appeared is no answer to it: it continues
 // into the message, and the question waits until nobody has typed for a moment.
 func TestTypedAheadIsNoApproval(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.calm = terminal.Calm
 	clock := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	d.now = func() time.Time { return clock }

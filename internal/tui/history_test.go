@@ -94,7 +94,7 @@ func TestHistory_Together(t *testing.T) {
 
 // TestAskEndsWithItsTurn: a question is withdrawn when its turn ends.
 func TestAskEndsWithItsTurn(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked sync.WaitGroup
 	var ok bool
@@ -124,7 +124,7 @@ func TestMessage(t *testing.T) {
 		},
 		"end repeats": {token("The answer."), message("The answer."), frame(string(journal.KindDone), journal.DoneView{Done: journal.Done{Content: "The answer."}})},
 	} {
-		d := newDesk(t, 80, false)
+		d := newFixture(t, 80, false)
 		d.work()
 		d.frames(frames...)
 		text := strings.ReplaceAll(strings.Join(d.prints, ""), "\n", "")

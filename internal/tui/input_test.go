@@ -14,7 +14,7 @@ func TestPaste_IsSentAsCopied(t *testing.T) {
 		"build:\n\tgo build ./...", "a\tb\n1\t2", "10\u00a0km", "שלום\u200f!", "Donau\u00addampf", "می\u200cخواهم",
 		"🏴\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", "\ufeffBOM", "a\u202eb", "\U00040000\U00040001\t", "bad \uFFFD", "\x1b[31m\x07",
 	} {
-		d := newDesk(t, 80, false)
+		d := newFixture(t, 80, false)
 		d.keys("ab", "ctrl+c") // the input was used before
 		d.Update(tea.PasteMsg{Content: text})
 		if bad := harmful(d.View().Content); bad != "" {
@@ -33,7 +33,7 @@ func TestPaste_IsSentAsCopied(t *testing.T) {
 }
 
 func TestPaste_Shown(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.Update(tea.PasteMsg{Content: "a\tb\u00a0c\u200fd"})
 	if got := d.View().Content; !strings.Contains(got, "❯ a⇥b␣c◌d") {
 		t.Errorf("%q", got)

@@ -51,16 +51,16 @@ func (t *talker) Complete(line string) []string {
 	return all
 }
 
-// desk is a model under test, without a program around it: what it prints stays
+// fixture is a model under test, without a program around it: what it prints stays
 // with it.
-type desk struct {
+type fixture struct {
 	*model
 	t      *testing.T
 	talk   *talker
 	screen *Screen
 }
 
-func newDesk(t *testing.T, width int, color bool) *desk {
+func newFixture(t *testing.T, width int, color bool) *fixture {
 	t.Helper()
 	talk := &talker{}
 	m := newModel(Options{Talk: talk, Color: color, History: &History{}, Stopped: errStopped})
@@ -68,18 +68,18 @@ func newDesk(t *testing.T, width int, color bool) *desk {
 	m.now = func() time.Time { return time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC) }
 	m.printing = true
 	m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
-	return &desk{model: m, t: t, talk: talk, screen: &Screen{send: func(msg tea.Msg) { m.Update(msg) }}}
+	return &fixture{model: m, t: t, talk: talk, screen: &Screen{send: func(msg tea.Msg) { m.Update(msg) }}}
 }
 
 // frames shows events as they come from a run.
-func (d *desk) frames(frames ...journal.Frame) {
+func (d *fixture) frames(frames ...journal.Frame) {
 	for _, f := range frames {
 		d.screen.Frame(f)
 	}
 }
 
 // keys presses keys: names such as enter and ctrl+c, or one character each.
-func (d *desk) keys(names ...string) {
+func (d *fixture) keys(names ...string) {
 	special := map[string]tea.KeyPressMsg{
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "tab": {Code: tea.KeyTab},
 		"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
@@ -101,14 +101,14 @@ func (d *desk) keys(names ...string) {
 }
 
 // work makes the model one that carries something out.
-func (d *desk) work() (cancelled func() error) {
+func (d *fixture) work() (cancelled func() error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	d.t.Cleanup(func() { cancel(nil) })
 	d.working, d.cancel, d.began = true, cancel, d.now()
 	return func() error { return context.Cause(ctx) }
 }
 
-func (d *desk) screenText() string {
+func (d *fixture) screenText() string {
 	return strings.Join(d.prints, "\n") + "\n--- live ---\n" + d.View().Content + "\n"
 }
 
@@ -184,7 +184,7 @@ func TestTurnGolden(t *testing.T) {
 	for name, look := range looks() {
 		for _, width := range []int{80, 40} {
 			t.Run(fmt.Sprintf("%s_%d", name, width), func(t *testing.T) {
-				d := newDesk(t, width, look)
+				d := newFixture(t, width, look)
 				d.said("What is\nin my notes?")
 				d.work()
 				d.frames(turnFrames()...)
@@ -218,7 +218,7 @@ func item(id string) journal.ApprovalItem {
 
 func TestApprovalGolden(t *testing.T) {
 	for _, width := range []int{80, 40} {
-		d := newDesk(t, width, false)
+		d := newFixture(t, width, false)
 		d.work()
 		d.ask(Question{Ask: approval(item("a"))}, make(chan Answer, 1))
 		golden(t, fmt.Sprintf("approval_%d", width), d.screenText())
@@ -273,7 +273,7 @@ func TestAnswers(t *testing.T) {
 		}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, 80, false)
+			d := newFixture(t, 80, false)
 			d.work()
 			d.keys("my draft")
 			reply := make(chan Answer, 1)
@@ -296,7 +296,7 @@ func TestAnswers(t *testing.T) {
 
 // TestInterrupt shows what ctrl-c and ctrl-d do, where.
 func TestInterrupt(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	cause := d.work()
 	d.keys("later", "enter", "ctrl+d")
 	if cause() != nil || d.quit || len(d.queued) != 1 {
@@ -328,14 +328,14 @@ func TestInterrupt(t *testing.T) {
 	if !d.quit {
 		t.Fatal("two ctrl-c at an empty prompt do not leave")
 	}
-	d = newDesk(t, 80, false)
+	d = newFixture(t, 80, false)
 	d.work()
 	d.keys("ctrl+d")
 	d.Update(doneMsg{})
 	if !d.quit {
 		t.Fatal("ctrl-d in a turn does not leave after it")
 	}
-	d = newDesk(t, 80, false)
+	d = newFixture(t, 80, false)
 	d.keys("ctrl+d")
 	if !d.quit {
 		t.Fatal("ctrl-d at an empty prompt does not leave")
@@ -344,7 +344,7 @@ func TestInterrupt(t *testing.T) {
 
 // TestInput is editing: lines, history, completion, paste.
 func TestInput(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.talk.words = []string{"/help", "/model one", "/model other", "/model"}
 	send := func() {
 		d.working = false
@@ -394,7 +394,7 @@ func TestInput(t *testing.T) {
 
 // TestUnfold shows whole what was folded.
 func TestUnfold(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.frames(turnFrames()...)
 	for typed, want := range map[string]string{"/show 1": "And more.", "/show 2": `path: "notes.txt"`, "/show 3": "the path is protected", "/show 99": "nothing folded"} {
 		d.prints = nil
@@ -415,7 +415,7 @@ func TestUnfold(t *testing.T) {
 
 // A thought before a call is folded once: when the call begins, and not once more when the reply is complete.
 func TestTurn_ThoughtOnce(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.frames(thinking("I look into the file."),
 		frame(journal.FrameToolCallDelta, journal.CallDeltaView{ID: "c", Name: "read_file"}),
 		frame(string(journal.KindMessage), journal.MessageView{Thinking: "I look into the file."}),
@@ -428,7 +428,7 @@ func TestTurn_ThoughtOnce(t *testing.T) {
 
 // TestShelfIsBounded keeps the newest.
 func TestShelfIsBounded(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	for i := range 2 * maxShelf {
 		d.frames(result("c", "x", toolcrib.ResultOK, fmt.Sprint("number ", i+1)))
 	}
@@ -444,7 +444,7 @@ func TestShelfIsBounded(t *testing.T) {
 // TestPrints come in order, one piece at a time, and none is higher than
 // the room above the live region.
 func TestPrints(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.printing = false
 	for i := range 100 {
 		d.print(fmt.Sprint("line ", i))
@@ -465,7 +465,7 @@ func TestPrints(t *testing.T) {
 // TestSmall terminals show something, and nothing that is wider or higher.
 func TestSmall(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {5, 2}, {10, 5}, {20, 8}, {300, 100}} {
-		d := newDesk(t, size[0], true)
+		d := newFixture(t, size[0], true)
 		d.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		d.work()
 		d.frames(turnFrames()...)
@@ -486,7 +486,7 @@ func TestSmall(t *testing.T) {
 
 // What was sent before is searched with ctrl-r; what is found is read before it is sent.
 func TestSearch(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	for _, line := range []string{"fix the tests", "what is new?", "Fix the docs", "bye"} {
 		if err := d.history.Add(line); err != nil {
 			t.Fatal(err)
@@ -519,7 +519,7 @@ func TestSearch(t *testing.T) {
 
 // Esc stops a turn. What waited for it goes back into the input, and isn't lost.
 func TestEscStops(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	cause := d.work()
 	d.keys("one", "enter", "two", "enter", "half", "esc")
 	if cause() != errStopped {
@@ -532,7 +532,7 @@ func TestEscStops(t *testing.T) {
 
 // The mode is changed by one key, also while a turn runs, and shown.
 func TestMode(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.work()
 	d.keys("shift+tab")
 	if !strings.Contains(d.screenText(), "  plan\n") {
@@ -542,7 +542,7 @@ func TestMode(t *testing.T) {
 
 // A file is completed wherever it is named.
 func TestCompleteFile(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.talk.words = []string{"look at @main.go", "look at @main_test.go"}
 	d.keys("look at @m", "tab")
 	if got := d.input.Value(); got != "look at @main" || !strings.Contains(d.hint, "@main.go  @main_test.go") {
@@ -552,7 +552,7 @@ func TestCompleteFile(t *testing.T) {
 
 // Keys wait while the input is completed, which may take a server's time; ctrl-c does not.
 func TestComplete_Held(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.keys("/mo")
 	d.Update(tea.KeyPressMsg{Code: tea.KeyTab})
 	d.keys("x")
@@ -569,7 +569,7 @@ func TestComplete_Held(t *testing.T) {
 
 // A message that waits is given to the turn if that can take it, in its order, and shown.
 func TestNext(t *testing.T) {
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.work()
 	d.keys("be quick", "enter", "/cost", "enter", "thanks", "enter")
 	plain := func(line string) bool { return !strings.HasPrefix(line, "/") }
@@ -648,7 +648,7 @@ func TestKeySpeed(t *testing.T) {
 func TestLongInput(t *testing.T) {
 	long := strings.TrimSpace(strings.Repeat("漢字 and é\n", 300)) + " theend"
 	for _, width := range []int{20, 60, 200} {
-		d := newDesk(t, width, false)
+		d := newFixture(t, width, false)
 		d.Update(tea.PasteMsg{Content: long})
 		if text := d.View().Content; !strings.Contains(text, "theend") {
 			t.Errorf("%d columns: the end of what was pasted is not shown:\n%s", width, text)
@@ -666,7 +666,7 @@ func TestLongInput(t *testing.T) {
 func TestCommandOutput(t *testing.T) {
 	for _, width := range []int{20, 60, 80, 200} {
 		for _, look := range []bool{false, true} {
-			d := newDesk(t, width, look)
+			d := newFixture(t, width, look)
 			d.frames(
 				journal.Frame{Event: "tool_call", Data: journal.CallView{ID: "1", Name: "exec_shell", Arguments: json.RawMessage(`{"command":"go test ./..."}`)}},
 				journal.Frame{Event: "tool_result", Data: journal.ResultView{
@@ -696,7 +696,7 @@ func TestCommandOutput(t *testing.T) {
 func TestAnswer_OfASecretIsNotShown(t *testing.T) {
 	ask := approval(item("a"))
 	ask.Kind, ask.Question, ask.Schema = journal.ApprovalInput, "Password?", json.RawMessage(`{"type":"string","writeOnly":true}`)
-	d := newDesk(t, 80, false)
+	d := newFixture(t, 80, false)
 	d.work()
 	reply := make(chan Answer, 1)
 	d.ask(Question{Ask: ask}, reply)

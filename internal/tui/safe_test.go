@@ -59,7 +59,7 @@ func TestHostileText(t *testing.T) {
 			if len(text) > 1000 && name != "colour" {
 				continue // what is long is dear to render, and no other in other colours
 			}
-			d := newDesk(t, 60, look)
+			d := newFixture(t, 60, look)
 			d.work()
 			quoted, err := json.Marshal(map[string]string{"path": text})
 			if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
-	"github.com/toolcrib/toolcrib/toolcribtest/accesstest"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
@@ -41,18 +40,18 @@ func Run(t *testing.T, database Database) {
 		t.Run(name, func(t *testing.T) { test(t, database) })
 	}
 	t.Run("Directory", func(t *testing.T) {
-		accesstest.RunDirectory(t, func(t *testing.T) access.Directory { return one(t).Access() })
+		directory(t, func(t *testing.T) access.Directory { return one(t).Access() })
 	})
 	t.Run("GroupsOfTwo", func(t *testing.T) {
 		open := database(t, time.Now)
-		accesstest.RunGroupsRace(t, open().Access(), open().Access())
+		groupsRace(t, open().Access(), open().Access())
 	})
 	t.Run("Tokens", func(t *testing.T) {
-		accesstest.RunTokens(t, func(t *testing.T) access.Tokens { return one(t).Access() })
-		accesstest.RunRemovedUsersTokens(t, one(t).Access())
+		tokens(t, func(t *testing.T) access.Tokens { return one(t).Access() })
+		removedUsersTokens(t, one(t).Access())
 	})
 	t.Run("Quota", func(t *testing.T) {
-		accesstest.RunQuota(t, func(t *testing.T) access.Quota { return one(t).Access() })
+		quota(t, func(t *testing.T) access.Quota { return one(t).Access() })
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
 		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,

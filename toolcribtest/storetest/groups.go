@@ -1,4 +1,4 @@
-package accesstest
+package storetest
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // group adds a group with these grants.
 func group(t *testing.T, d access.Directory, name string, grants ...string) {
 	t.Helper()
-	done(t)(d.PutGroup(t.Context(), name, access.GroupEdit{Grants: &grants}, by))
+	changed(t)(d.PutGroup(t.Context(), name, access.GroupEdit{Grants: &grants}, by))
 }
 
 // freed checks that an error is the conflict about a user who could use every agent.
@@ -30,17 +30,17 @@ func freed(t *testing.T, err error, user string) {
 // members tests that a group with members cannot be removed.
 func members(t *testing.T, d access.Directory) {
 	group(t, d, "staff", "read_file")
-	add(t, d, access.User{Name: "anna", Groups: []string{"staff"}, Disabled: true})
-	add(t, d, access.User{Name: "carl", Groups: []string{"staff"}})
-	add(t, d, access.User{Name: "dora", Display: "staff", Roles: []string{"staff"}})
-	done(t)(d.RemoveUser(t.Context(), "carl", by))
+	addUser(t, d, access.User{Name: "anna", Groups: []string{"staff"}, Disabled: true})
+	addUser(t, d, access.User{Name: "carl", Groups: []string{"staff"}})
+	addUser(t, d, access.User{Name: "dora", Display: "staff", Roles: []string{"staff"}})
+	changed(t)(d.RemoveUser(t.Context(), "carl", by))
 	_, err := d.RemoveGroup(t.Context(), "staff", by)
 	refused(t, err, toolcrib.CodeConflict)
 	if c, err := d.PutGroup(t.Context(), "staff", access.GroupEdit{}, by); err != nil || c.Members != 1 || c.New {
 		t.Errorf("%v: %+v, want a known group of 1 member", err, c)
 	}
-	done(t)(d.EditUser(t.Context(), "anna", access.Edit{Groups: &[]string{}}, by))
-	done(t)(d.RemoveGroup(t.Context(), "staff", by))
+	changed(t)(d.EditUser(t.Context(), "anna", access.Edit{Groups: &[]string{}}, by))
+	changed(t)(d.RemoveGroup(t.Context(), "staff", by))
 	if c, err := d.PutGroup(t.Context(), "staff", access.GroupEdit{}, by); err != nil || c.Members != 0 || !c.New {
 		t.Errorf("%v: %+v, want a new group without members", err, c)
 	}
@@ -88,7 +88,7 @@ func agentEdits(t *testing.T, d access.Directory) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.before.Name = "anna"
-			done(t)(d.AddUser(t.Context(), access.NewUser{User: tt.before, Reuse: true}, by))
+			changed(t)(d.AddUser(t.Context(), access.NewUser{User: tt.before, Reuse: true}, by))
 			_, err := d.EditUser(t.Context(), "anna", tt.edit, by)
 			if tt.frees {
 				freed(t, err, "anna")
@@ -101,7 +101,7 @@ func agentEdits(t *testing.T, d access.Directory) {
 			if err != nil {
 				t.Error(err)
 			}
-			done(t)(d.RemoveUser(t.Context(), "anna", by))
+			changed(t)(d.RemoveUser(t.Context(), "anna", by))
 		})
 	}
 }
@@ -112,29 +112,29 @@ func agentsOfGroups(t *testing.T, d access.Directory) {
 	group(t, d, "writers", "agent:writer")
 	group(t, d, "readers", "read_file") // it has no members
 	group(t, d, "readers", "agent:reader", "read_file")
-	add(t, d, access.User{Name: "own", Groups: []string{"readers"}, Grants: []string{"agent:x"}})
-	add(t, d, access.User{Name: "both", Groups: []string{"readers", "writers"}})
+	addUser(t, d, access.User{Name: "own", Groups: []string{"readers"}, Grants: []string{"agent:x"}})
+	addUser(t, d, access.User{Name: "both", Groups: []string{"readers", "writers"}})
 	group(t, d, "readers", "read_file")
 	group(t, d, "readers", "agent:reader", "read_file")
-	add(t, d, access.User{Name: "user", Groups: []string{"readers"}, Disabled: true})
+	addUser(t, d, access.User{Name: "user", Groups: []string{"readers"}, Disabled: true})
 	bare := access.GroupEdit{Grants: &[]string{"read_file"}}
 	_, err := d.PutGroup(t.Context(), "readers", bare, by)
 	freed(t, err, "user")
 	_, err = d.PutGroup(t.Context(), "readers", access.GroupEdit{Grants: bare.Grants, Disabled: new(true)}, by)
 	freed(t, err, "user")
-	done(t)(d.PutGroup(t.Context(), "readers", access.GroupEdit{Disabled: new(true)}, by)) // it still restricts
+	changed(t)(d.PutGroup(t.Context(), "readers", access.GroupEdit{Disabled: new(true)}, by)) // it still restricts
 	bare.AllAgents = true
-	done(t)(d.PutGroup(t.Context(), "readers", bare, by))
+	changed(t)(d.PutGroup(t.Context(), "readers", bare, by))
 }
 
-// RunGroupsRace tests that checks and changes are atomic, also if the changes are made through two
+// groupsRace tests that checks and changes are atomic, also if the changes are made through two
 // directories of the same users: a group is never removed while a user joins it.
-func RunGroupsRace(t *testing.T, one, two access.Directory) {
+func groupsRace(t *testing.T, one, two access.Directory) {
 	t.Helper()
 	for i := range 20 {
 		readers, name := fmt.Sprintf("readers-%d", i), fmt.Sprintf("user-%d", i)
 		group(t, one, readers, "agent:reader")
-		add(t, one, access.User{Name: name})
+		addUser(t, one, access.User{Name: name})
 		in := []string{readers}
 		var both sync.WaitGroup
 		// one of the two succeeds

@@ -1,6 +1,4 @@
-// Package accesstest contains the suites for implementations of [access.Directory], [access.Tokens] and
-// [access.Quota].
-package accesstest
+package storetest
 
 import (
 	"context"
@@ -15,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 )
 
-// RunDirectory tests a directory. open returns an empty one, which the test's cleanup closes.
-func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
+// directory tests a directory. open returns an empty one, which the test's cleanup closes.
+func directory(t *testing.T, open func(t *testing.T) access.Directory) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, access.Directory){
 		"a user is kept as added":                       keepsUsers,
@@ -41,11 +39,11 @@ func RunDirectory(t *testing.T, open func(t *testing.T) access.Directory) {
 	}
 	t.Run("N18 groups, both at once", func(t *testing.T) {
 		d := open(t)
-		RunGroupsRace(t, d, d)
+		groupsRace(t, d, d)
 	})
 }
 
-func add(t *testing.T, d access.Directory, u access.User) access.User {
+func addUser(t *testing.T, d access.Directory, u access.User) access.User {
 	t.Helper()
 	c, err := d.AddUser(t.Context(), access.NewUser{User: u}, by)
 	if err != nil {
@@ -66,7 +64,7 @@ func check(t *testing.T, c access.Change, kind toolcrib.Kind, name string) {
 }
 
 func keepsUsers(t *testing.T, d access.Directory) {
-	done(t)(d.PutGroup(t.Context(), "staff", access.GroupEdit{}, by))
+	changed(t)(d.PutGroup(t.Context(), "staff", access.GroupEdit{}, by))
 	want := access.User{
 		Name: "Juergen", Display: "Jürgen M.", Email: "j@example.com", Admin: true, Roles: []string{"editor", "editor"},
 		Groups: []string{"staff"}, Grants: []string{"read_*", "sql:shop/public.*"}, Trust: toolcrib.TrustTrusted,
@@ -95,19 +93,19 @@ func keepsUsers(t *testing.T, d access.Directory) {
 
 func keepsNil(t *testing.T, d access.Directory) {
 	for name, grants := range map[string][]string{"none": nil, "empty": {}} {
-		add(t, d, access.User{Name: name, Grants: grants})
+		addUser(t, d, access.User{Name: name, Grants: grants})
 		u, err := d.User(t.Context(), name)
 		if err != nil || (u.Grants == nil) != (grants == nil) || len(u.Grants) != 0 {
 			t.Errorf("%s grants are read as %#v, %v", name, u.Grants, err)
 		}
-		done(t)(d.PutGroup(t.Context(), "g"+name, access.GroupEdit{Grants: &grants}, by))
+		changed(t)(d.PutGroup(t.Context(), "g"+name, access.GroupEdit{Grants: &grants}, by))
 	}
 	all, err := d.Groups(t.Context())
 	if err != nil || len(all) != 2 || all[0].Grants == nil || all[1].Grants != nil {
 		t.Errorf("groups %+v, %v: want gempty with [] and gnone with nil", all, err)
 	}
 	var none []string
-	done(t)(d.EditUser(t.Context(), "empty", access.Edit{Grants: &none}, by))
+	changed(t)(d.EditUser(t.Context(), "empty", access.Edit{Grants: &none}, by))
 	if u, err := d.User(t.Context(), "empty"); err != nil || u.Grants != nil {
 		t.Errorf("edited to %#v, %v", u.Grants, err)
 	}
@@ -122,7 +120,7 @@ func lookalikes(t *testing.T, d access.Directory) {
 		{"modern", "modem"}, // rn and m
 		{"bob", "b0b"},
 	} {
-		add(t, d, access.User{Name: pair[0]})
+		addUser(t, d, access.User{Name: pair[0]})
 		if _, err := d.AddUser(t.Context(), access.NewUser{User: access.User{Name: pair[1]}, Reuse: true}, by); err == nil {
 			t.Errorf("%+q was added beside %+q", pair[1], pair[0])
 		}
@@ -130,9 +128,9 @@ func lookalikes(t *testing.T, d access.Directory) {
 }
 
 func alike(t *testing.T, d access.Directory) {
-	add(t, d, access.User{Name: "bob", Admin: true})
-	add(t, d, access.User{Name: "modern"})
-	done(t)(d.RemoveUser(t.Context(), "modern", by))
+	addUser(t, d, access.User{Name: "bob", Admin: true})
+	addUser(t, d, access.User{Name: "modern"})
+	changed(t)(d.RemoveUser(t.Context(), "modern", by))
 	for _, tt := range []struct {
 		name, want string
 		removed    bool
@@ -173,7 +171,7 @@ func badUsers(t *testing.T, d access.Directory) {
 }
 
 func edits(t *testing.T, d access.Directory) {
-	before := add(t, d, access.User{Name: "anna", Display: "A", Roles: []string{"x"}, Grants: []string{"a"}})
+	before := addUser(t, d, access.User{Name: "anna", Display: "A", Roles: []string{"x"}, Grants: []string{"a"}})
 	display, grants := "B", []string{"read_file"}
 	c, err := d.EditUser(t.Context(), "anna", access.Edit{Display: &display, Grants: &grants}, by)
 	if err != nil {
@@ -198,10 +196,10 @@ func edits(t *testing.T, d access.Directory) {
 }
 
 func removes(t *testing.T, d access.Directory) {
-	add(t, d, access.User{Name: "anna"})
-	add(t, d, access.User{Name: "bert"})
+	addUser(t, d, access.User{Name: "anna"})
+	addUser(t, d, access.User{Name: "bert"})
 	yes := true
-	done(t)(d.EditUser(t.Context(), "anna", access.Edit{Disabled: &yes}, by))
+	changed(t)(d.EditUser(t.Context(), "anna", access.Edit{Disabled: &yes}, by))
 	c, err := d.RemoveUser(t.Context(), "bert", by)
 	if err != nil {
 		t.Fatal(err)
@@ -220,8 +218,8 @@ func removes(t *testing.T, d access.Directory) {
 }
 
 func reuses(t *testing.T, d access.Directory) {
-	add(t, d, access.User{Name: "anna", Admin: true, Grants: []string{"a"}})
-	done(t)(d.RemoveUser(t.Context(), "anna", by))
+	addUser(t, d, access.User{Name: "anna", Admin: true, Grants: []string{"a"}})
+	changed(t)(d.RemoveUser(t.Context(), "anna", by))
 	for _, n := range []access.NewUser{
 		{User: access.User{Name: "anna"}},
 		{User: access.User{Name: "Anna"}, Reuse: true}, // a different name that looks like it
@@ -229,7 +227,7 @@ func reuses(t *testing.T, d access.Directory) {
 		_, err := d.AddUser(t.Context(), n, by)
 		refused(t, err, toolcrib.CodeConflict)
 	}
-	done(t)(d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
+	changed(t)(d.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
 	if u, err := d.User(t.Context(), "anna"); err != nil || u.Admin || u.Grants != nil {
 		t.Errorf("the new user has rights of the old one: %+v, %v", u, err)
 	}
@@ -238,7 +236,7 @@ func reuses(t *testing.T, d access.Directory) {
 func pages(t *testing.T, d access.Directory) {
 	var want []string
 	for _, i := range []int{4, 0, 2, 1, 3} {
-		add(t, d, access.User{Name: fmt.Sprintf("user-%c", 'a'+i)})
+		addUser(t, d, access.User{Name: fmt.Sprintf("user-%c", 'a'+i)})
 		want = append(want, fmt.Sprintf("user-%c", 'a'+i))
 	}
 	slices.Sort(want)
@@ -346,8 +344,8 @@ func refused(t *testing.T, err error, code toolcrib.Code) {
 	}
 }
 
-// done fails the test if a change was not made.
-func done(t *testing.T) func(access.Change, error) {
+// changed fails the test if a change was not made.
+func changed(t *testing.T) func(access.Change, error) {
 	return func(_ access.Change, err error) {
 		t.Helper()
 		if err != nil {

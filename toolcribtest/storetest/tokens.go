@@ -1,4 +1,4 @@
-package accesstest
+package storetest
 
 import (
 	"context"
@@ -31,8 +31,8 @@ func issued(id, subject string) access.Issued {
 	}
 }
 
-// RunTokens tests a store of tokens. open returns an empty one, which the test's cleanup closes.
-func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
+// tokens tests a store of tokens. open returns an empty one, which the test's cleanup closes.
+func tokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 	t.Helper()
 	t.Run("a token is kept as issued", func(t *testing.T) {
 		s, want := open(t), issued("tok_1", "anna")
@@ -55,7 +55,7 @@ func RunTokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 	t.Run("numbers of a scope are kept as written", func(t *testing.T) { keepsNumbers(t, open(t)) })
 	t.Run("an ID is used once", func(t *testing.T) {
 		s := open(t)
-		done(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
+		changed(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
 		_, err := s.AddToken(t.Context(), issued("tok_1", "bert"), by)
 		refused(t, err, toolcrib.CodeConflict)
 		if got, err := s.Token(t.Context(), "tok_1"); err != nil || got.Claims.Subject != "anna" {
@@ -81,7 +81,7 @@ func keepsNumbers(t *testing.T, s access.Tokens) {
 		id := fmt.Sprintf("tok_%d", i)
 		want := issued(id, "anna")
 		want.Claims.Scope = access.Scope{Params: map[string][]any{"n": {number}}}
-		done(t)(s.AddToken(t.Context(), want, by))
+		changed(t)(s.AddToken(t.Context(), want, by))
 		for range 2 { // the second time it was revoked, and so stored again
 			got, err := s.Token(t.Context(), id)
 			if err != nil || !cmp.Equal(got.Claims, want.Claims) {
@@ -91,7 +91,7 @@ func keepsNumbers(t *testing.T, s access.Tokens) {
 			if err := got.Claims.Scope.Covers(access.Target{Tool: "x"}, args); err != nil {
 				t.Errorf("%s: %v", args, err)
 			}
-			done(t)(s.RevokeToken(t.Context(), id, by))
+			changed(t)(s.RevokeToken(t.Context(), id, by))
 		}
 	}
 	if all, err := s.Tokens(t.Context(), "", "", 0); err != nil || len(all) != 7 {
@@ -102,7 +102,7 @@ func keepsNumbers(t *testing.T, s access.Tokens) {
 func revokes(t *testing.T, s access.Tokens) {
 	already := issued("tok_1", "anna")
 	already.Revoked, already.RevokedBy = epoch, "somebody" // not set by the caller
-	done(t)(s.AddToken(t.Context(), already, by))
+	changed(t)(s.AddToken(t.Context(), already, by))
 	if got, err := s.Token(t.Context(), "tok_1"); err != nil || !got.Revoked.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -125,7 +125,7 @@ func revokes(t *testing.T, s access.Tokens) {
 
 func listsTokens(t *testing.T, s access.Tokens) {
 	for i := range 5 {
-		done(t)(s.AddToken(t.Context(), issued(fmt.Sprintf("tok_%d", i), []string{"anna", "bert"}[i%2]), by))
+		changed(t)(s.AddToken(t.Context(), issued(fmt.Sprintf("tok_%d", i), []string{"anna", "bert"}[i%2]), by))
 	}
 	ids := func(user, after string, limit int) (out []string) {
 		list, err := s.Tokens(t.Context(), user, after, limit)
@@ -154,19 +154,19 @@ func listsTokens(t *testing.T, s access.Tokens) {
 	}
 }
 
-// RunRemovedUsersTokens tests that the tokens of a user are revoked when the user is removed, for a
+// removedUsersTokens tests that the tokens of a user are revoked when the user is removed, for a
 // store that has both.
-func RunRemovedUsersTokens(t *testing.T, s interface {
+func removedUsersTokens(t *testing.T, s interface {
 	access.Directory
 	access.Tokens
 },
 ) {
 	t.Helper()
-	add(t, s, access.User{Name: "anna"})
-	add(t, s, access.User{Name: "bert"})
-	done(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
-	done(t)(s.AddToken(t.Context(), issued("tok_2", "bert"), by))
-	done(t)(s.RemoveUser(t.Context(), "anna", by))
+	addUser(t, s, access.User{Name: "anna"})
+	addUser(t, s, access.User{Name: "bert"})
+	changed(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
+	changed(t)(s.AddToken(t.Context(), issued("tok_2", "bert"), by))
+	changed(t)(s.RemoveUser(t.Context(), "anna", by))
 	for id, want := range map[string]bool{"tok_1": true, "tok_2": false, "tok_3": true} {
 		claims := issued(id, map[bool]string{true: "anna", false: "bert"}[want]).Claims
 		if why, err := access.WhyRevoked(t.Context(), s, s, claims); err != nil || (why != "") != want {
@@ -176,14 +176,14 @@ func RunRemovedUsersTokens(t *testing.T, s interface {
 	if got, err := s.Token(t.Context(), "tok_1"); err != nil || got.Revoked.IsZero() {
 		t.Errorf("the token of a removed user: %+v, %v", got, err)
 	}
-	done(t)(s.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
+	changed(t)(s.AddUser(t.Context(), access.NewUser{User: access.User{Name: "anna"}, Reuse: true}, by))
 	if why, err := access.WhyRevoked(t.Context(), s, s, issued("tok_1", "anna").Claims); err != nil || why == "" {
 		t.Errorf("a token came back to life with the name: %v", err)
 	}
 }
 
-// RunQuota tests a quota. open returns one without counts, which the test's cleanup closes.
-func RunQuota(t *testing.T, open func(t *testing.T) access.Quota) {
+// quota tests a quota. open returns one without counts, which the test's cleanup closes.
+func quota(t *testing.T, open func(t *testing.T) access.Quota) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, access.Quota){
 		"M16 calls a minute":           perMinute,
