@@ -2,9 +2,7 @@ package celrule
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -17,13 +15,12 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Bounds of an evaluation. CEL checks the weight of a value and counts the cost of an operation
-// only after the operation, so operations that can multiply are bounded before they run.
+// Bounds of an evaluation over the arguments of a call. The cel-go library checks the weight of a
+// value and counts the cost of an operation only after the operation, so operations that can
+// multiply two lengths are bounded before they run.
 const (
-	maxWeight       = 1 << 20 // of any value, see [bounds.weight]
-	maxText         = 4 << 20 // bytes of a text that replace makes, or of the separators that join adds
-	maxPatternBytes = 1024    // length of a regular expression
-	maxPatternSteps = 2048    // instructions of a compiled regular expression
+	maxWeight = 1 << 20 // of any value, see [bounds.weight]
+	maxText   = 4 << 20 // bytes of a text that replace makes, or of the separators that join adds
 	// bytesPerUnit and stepsPerUnit are the work that one unit of cost pays for: bytes that are
 	// read, and bytes of a text times instructions of a regular expression.
 	bytesPerUnit = 10
@@ -37,14 +34,12 @@ type bounds struct {
 	// steps has the number of instructions of each regular expression of the condition. It is only
 	// read once the program is made.
 	steps map[string]int
-	one   uint64
 }
 
-// bounded returns the options of a bounded program. Values that the program makes are weighed only
-// if they can be larger than its input, because weighing costs a fifth of an evaluation.
-func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
+// bounded returns the options of a bounded program.
+func (c *compiler) bounded() ([]cel.ProgramOption, error) {
 	b := &bounds{
-		functions: map[string]*functions.Overload{}, steps: map[string]int{}, one: 1,
+		functions: map[string]*functions.Overload{}, steps: map[string]int{},
 		sizes: types.NewSizeCalculator(
 			types.SizeCalculatorMaxDepth(1<<10),
 			types.SizeCalculatorMaxTraversal(maxWeight),
@@ -58,112 +53,65 @@ func (c *compiler) bounded(r *rule) ([]cel.ProgramOption, error) {
 		}
 		b.functions[name] = all[len(all)-1] // finds the overload by the arguments
 	}
-	options := []cel.ProgramOption{
+	return []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CustomDecoratorV2(b.decorate),
 		cel.CostTracking(b), cel.CostLimit(MaxCost),
+		cel.MemoryTracking(types.MemoryTrackerSizeCalculator(b.sizes)), cel.MemoryLimit(maxWeight),
 		cel.InterruptCheckFrequency(checkEvery),
-	}
-	if r.makes {
-		options = append(options,
-			cel.MemoryTracking(types.MemoryTrackerSizeCalculator(b.sizes)), cel.MemoryLimit(maxWeight))
-	}
-	return options, nil
+	}, nil
 }
 
 // weight counts a value and all values in it; a text counts one for each [bytesPerUnit] bytes. A
 // value that occurs twice counts twice, because weight measures the work of walking through it.
-func (b *bounds) weight(v ref.Val) uint64 {
-	switch v := v.(type) {
-	case types.String:
-		return 1 + uint64(len(v))/bytesPerUnit
-	case types.Bytes:
-		return 1 + uint64(len(v))/bytesPerUnit
-	case traits.Mapper, traits.Lister:
-		return uint64(b.sizes.AggregateSize(v))
-	}
-	return 1
-}
+func (b *bounds) weight(v ref.Val) uint64 { return uint64(b.sizes.AggregateSize(v)) }
 
-// decorate replaces operations that can cost far more than they seem to when a program is made, and
-// operations that do not handle unknown words.
+// decorate replaces operations when a program is made: those that can cost far more than they seem
+// to, and those that do not handle unknown words.
 func (b *bounds) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i, nil
 	}
-	operands, name := call.Args(), call.Function()
-	with := func(impl func(...ref.Val) ref.Val) interpreter.InterpretableV2 {
-		return interpreter.NewCall(call.ID(), name, call.OverloadID(), operands, func(args ...ref.Val) ref.Val {
-			if open(args...) {
-				return undecided()
-			}
-			return impl(args...)
-		})
-	}
+	name, operands := call.Function(), call.Args()
+	do := onWords(name, len(operands))
 	switch {
 	case b.functions[name] != nil:
-		return with(func(args ...ref.Val) ref.Val { return b.library(name, args) }), nil
-	case name == overloads.Size && len(operands) == 1:
-		return with(func(args ...ref.Val) ref.Val {
-			if sizer, ok := args[0].(traits.Sizer); ok {
-				return sizer.Size()
-			}
-			return types.MaybeNoSuchOverloadErr(args[0])
-		}), nil
-	case name == operators.In && len(operands) == 2:
-		return interpreter.NewCall(call.ID(), name, call.OverloadID(), operands, func(args ...ref.Val) ref.Val {
-			container, ok := args[1].(traits.Container)
-			switch {
-			case open(args[0]):
-				return undecided()
-			case !ok:
-				return types.MaybeNoSuchOverloadErr(args[1])
-			}
-			return container.Contains(args[0])
-		}), nil
-	case len(operands) != 2 || plain(operands[0]) || name != overloads.Matches && plain(operands[1]):
-	case name == operators.Equals:
-		return with(func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }), nil
-	case name == operators.NotEquals:
-		return with(func(args ...ref.Val) ref.Val {
-			result := types.Equal(args[0], args[1])
-			if types.IsUnknownOrError(result) {
-				return result
-			}
-			return types.Bool(result != types.True)
-		}), nil
-	case name == operators.Add:
-		return with(func(args ...ref.Val) ref.Val {
-			if adder, ok := args[0].(traits.Adder); ok {
-				return adder.Add(args[1])
-			}
-			return types.MaybeNoSuchOverloadErr(args[0])
-		}), nil
-	case name == overloads.Matches:
+		do = func(args ...ref.Val) ref.Val { return b.library(name, args) }
+	case name == overloads.Matches && len(operands) == 2:
 		literal, ok := operands[1].(interpreter.InterpretableConst)
 		if !ok {
 			return nil, errors.New("matches: the pattern is not a literal")
 		}
-		compiled, steps, err := compilePattern(text(literal.Value()))
-		b.steps[text(literal.Value())] = steps
-		return opaque{with(func(args ...ref.Val) ref.Val { return run(compiled, steps, args[0]) })}, err
+		source := text(literal.Value())
+		steps, err := types.RegexProgramSize(source)
+		if err != nil {
+			return nil, err
+		}
+		compiled, err := regexp.Compile(source)
+		if err != nil {
+			return nil, err
+		}
+		b.steps[source] = steps
+		do = func(args ...ref.Val) ref.Val { return match(compiled, steps, args[0]) }
+	case do == nil:
+		return i, nil
 	}
-	return i, nil
+	made := interpreter.NewCall(call.ID(), name, call.OverloadID(), operands, func(args ...ref.Val) ref.Val {
+		if open(args[0]) || name != operators.In && open(args...) {
+			return undecided()
+		}
+		return do(args...)
+	})
+	if name == overloads.Matches {
+		return opaque{made}, nil
+	}
+	return made, nil
 }
 
-// plain reports whether an operand is a literal other than a list or map.
-func plain(i interpreter.InterpretableV2) bool {
-	literal, ok := i.(interpreter.InterpretableConst)
-	if !ok {
-		return false
-	}
-	switch literal.Value().(type) {
-	case traits.Mapper, traits.Lister:
-		return false
-	}
-	return true
-}
+// opaque hides a call of matches from the library, which would replace it by its own
+// implementation.
+type opaque struct{ interpreter.InterpretableV2 }
 
 // library calls a function of the library unless that would take too long or make too much.
 // Searching takes time proportional to the product of two lengths, and the texts made can have any
@@ -204,32 +152,8 @@ func integer(v ref.Val) int64 {
 	return int64(i)
 }
 
-// opaque hides a call of matches from the library, which would replace it by its own
-// implementation.
-type opaque struct{ interpreter.InterpretableV2 }
-
-// compilePattern compiles a regular expression (RE2) and returns it with its number of
-// instructions.
-func compilePattern(source string) (*regexp.Regexp, int, error) {
-	if len(source) > maxPatternBytes {
-		return nil, 0, fmt.Errorf("a regular expression has more than %d bytes", maxPatternBytes)
-	}
-	parsed, err := syntax.Parse(source, syntax.Perl)
-	if err != nil {
-		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, 0, fmt.Errorf("invalid regular expression: %w", err)
-	}
-	if n := len(program.Inst); n > maxPatternSteps {
-		return nil, 0, fmt.Errorf("a regular expression is too large: it has %d steps, more than %d", n, maxPatternSteps)
-	}
-	compiled, err := regexp.Compile(source)
-	return compiled, len(program.Inst), err
-}
-
-func run(compiled *regexp.Regexp, steps int, on ref.Val) ref.Val {
+// match matches a text unless that would take too long.
+func match(compiled *regexp.Regexp, steps int, on ref.Val) ref.Val {
 	s, ok := on.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(on)
@@ -253,30 +177,19 @@ func (b *bounds) CallCost(function, _ string, args []ref.Val, result ref.Val) *u
 		if _, ok := args[1].(traits.Lister); ok {
 			units = b.weight(args[1])
 		}
-	case operators.Add:
-		if s, ok := result.(types.String); ok {
-			units = b.weight(s)
-		}
 	case overloads.Matches:
-		units = 1 + uint64(len(text(args[0]))*b.steps[text(args[1])]/stepsPerUnit)
+		units += uint64(len(text(args[0])) * b.steps[text(args[1])] / stepsPerUnit)
 	case "indexOf", "lastIndexOf":
-		units = 1 + uint64(len(text(args[0]))*len(text(args[1]))/bytesPerUnit)
+		units += uint64(len(text(args[0])) * len(text(args[1])) / bytesPerUnit)
 	case "join", "split", "replace":
 		units = b.weight(args[0]) + b.weight(result)
+	case operators.Add: // lists are not copied
+		units = b.weight(types.String(text(result)))
 	default: // functions and conversions of a text read it once
-		s, ok := types.String(""), false
-		if len(args) > 0 {
-			s, ok = args[0].(types.String)
-		}
-		switch {
-		case ok:
-			units = b.weight(s)
-		case function != overloads.Size:
+		if len(args) == 0 || args[0].Type() != types.StringType {
 			return nil
 		}
-	}
-	if units == 1 {
-		return &b.one
+		units = b.weight(args[0])
 	}
 	return &units
 }

@@ -3,6 +3,7 @@ package celrule
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,11 +48,6 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			if s := e.AsSelect(); isIdent(s.Operand(), varArgs) {
 				references = append(references, reference{s.FieldName(), s.IsTestOnly(), at(e)})
 			}
-		case ast.MapKind:
-			r.makes = true
-		case ast.ListKind:
-			given := func(e ast.Expr) bool { return e.Kind() != ast.LiteralKind }
-			r.makes = r.makes || slices.ContainsFunc(e.AsList().Elements(), given)
 		case ast.CallKind:
 			if ref, ok := callReference(e.AsCall()); ok {
 				ref.at = at(e)
@@ -60,12 +56,11 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 			if name, ok := compared(e.AsCall(), r.info.Then); ok {
 				raw = append(raw, reference{name: name, at: at(e)})
 			}
-			r.makes = r.makes || e.AsCall().FunctionName() == operators.Add // the operands may be lists
 			c.checkWords(e.AsCall(), at)
 			c.checkPattern(e.AsCall(), at)
 		}
 	}))
-	c.checkLoops(r, typed, at)
+	c.checkLoops(typed, at)
 	if len(c.problems) == before {
 		c.checkReferences(r, references, mentioned[varTool])
 		c.checkSpelling(r, raw, mentioned)
@@ -74,16 +69,9 @@ func (c *compiler) checkExpression(r *rule, typed *ast.AST) bool {
 	return len(c.problems) == before
 }
 
-// checkLoops bounds the loops of a condition.
-func (c *compiler) checkLoops(r *rule, typed *ast.AST, at func(ast.Expr) place) {
-	loops := ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind))
-	r.loops, r.makes = len(loops) > 0, r.makes || len(loops) > 0
-	if len(loops) > maxLoops {
-		c.reportAt(at(loops[maxLoops]), "a condition may have at most %d loops (all, exists, exists_one, map, filter)",
-			maxLoops)
-		return
-	}
-	for _, loop := range loops {
+// checkLoops bounds the depth of loops.
+func (c *compiler) checkLoops(typed *ast.AST, at func(ast.Expr) place) {
+	for _, loop := range ast.MatchDescendants(ast.NavigateAST(typed), ast.KindMatcher(ast.ComprehensionKind)) {
 		if loopDepth(loop) > maxLoopDepth {
 			c.reportAt(at(loop), "loops may be nested at most %d deep", maxLoopDepth)
 			return
@@ -184,9 +172,30 @@ func (c *compiler) checkPattern(call ast.CallExpr, at func(ast.Expr) place) {
 	source, ok := literal(pattern)
 	if !ok {
 		c.reportAt(at(pattern), "a regular expression must be a text that is written in the condition")
-	} else if _, _, err := compilePattern(source); err != nil {
-		c.reportAt(at(pattern), "%s", err)
+	} else if _, err := regexp.Compile(source); err != nil {
+		c.reportAt(at(pattern), "invalid regular expression: %s", err)
 	}
+}
+
+// textFunctions returns the string functions.
+func textFunctions() []string {
+	return []string{
+		"startsWith", "endsWith", "contains", overloads.Matches, "lowerAscii", "upperAscii", "trim", "split", "replace",
+		"substring", "indexOf", "lastIndexOf", "charAt",
+	}
+}
+
+// argument returns the argument that an expression refers to.
+func argument(e ast.Expr) (name string, optional, ok bool) {
+	switch e.Kind() {
+	case ast.SelectKind:
+		s := e.AsSelect()
+		return s.FieldName(), false, isIdent(s.Operand(), varArgs) && !s.IsTestOnly()
+	case ast.CallKind:
+		ref, found := callReference(e.AsCall())
+		return ref.name, ref.test, found && e.AsCall().FunctionName() != operators.In
+	}
+	return "", false, false
 }
 
 // compared returns the argument whose text a call in a condition examines. In a rule that allows, a
@@ -221,14 +230,14 @@ func (c *compiler) checkSpelling(r *rule, raw []reference, mentioned map[string]
 		return
 	}
 	tools, _, _ := c.known.tools(r)
-	told := map[string]bool{}
+	warned := map[string]bool{}
 	for _, ref := range raw {
 		for _, t := range tools {
 			variable := c.known.Spelled(t.name, ref.name)
-			if _, has := t.arguments[ref.name]; !has || variable == "" || mentioned[variable] || told[ref.name] {
+			if _, has := t.arguments[ref.name]; !has || variable == "" || mentioned[variable] || warned[ref.name] {
 				continue
 			}
-			told[ref.name] = true
+			warned[ref.name] = true
 			why := `the same file has many spellings (./x, a/../x, a link); ` +
 				`look at targets, as in targets.exists(t, t.path.startsWith("src/"))`
 			if variable == varPrograms {

@@ -28,10 +28,8 @@ type rule struct {
 	info  gate.RuleInfo
 	every bool     // applies to every tool
 	tools []string // names and globs
-	// program is nil for a rule without a condition. loops reports whether the condition has loops;
-	// makes, whether it has loops, makes lists or maps of its input, or adds.
-	program      cel.Program
-	loops, makes bool
+	// program is nil for a rule without a condition.
+	program cel.Program
 }
 
 // New compiles rules. An error is of type [Problems] and lists the problems of all rules.
@@ -200,7 +198,7 @@ func (c *compiler) compileWhen(r *rule) {
 	if !c.checkExpression(r, ast.NativeRep()) {
 		return
 	}
-	options, err := c.bounded(r)
+	options, err := c.bounded()
 	if err == nil {
 		r.program, err = c.env.Program(ast, options...)
 	}

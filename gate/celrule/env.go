@@ -16,7 +16,6 @@ const (
 	maxLevels    = 64   // nested expressions
 	maxNodes     = 4096 // nodes of the expanded expression
 	maxLoopDepth = 3    // nested loops: all, exists, exists_one, map, filter
-	maxLoops     = 12   // loops in one condition
 	checkEvery   = 64   // rounds of a loop between checks of the context
 	maxRecovered = 8    // syntax errors that the parser continues after
 )

@@ -66,21 +66,13 @@ const (
 
 // evaluate returns the result of the condition and its cost. Every failure, including a panic, is
 // an error of the rule.
-func (r *rule) evaluate(ctx context.Context, facts cel.Activation) (holds answer, cost uint64, err error) {
+func (r *rule) evaluate(ctx context.Context, facts cel.Activation) (result answer, cost uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			holds, err = no, errors.New("the condition could not be evaluated")
+			result, err = no, errors.New("the condition could not be evaluated")
 		}
 	}()
-	var (
-		v       ref.Val
-		details *cel.EvalDetails
-	)
-	if r.loops {
-		v, details, err = r.program.ContextEval(ctx, facts)
-	} else { // it ends soon anyway, and a context costs more than the whole evaluation
-		v, details, err = r.program.Eval(facts)
-	}
+	v, details, err := r.program.ContextEval(ctx, facts)
 	if spent := details.ActualCost(); spent != nil {
 		cost = *spent
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/common/types"
+
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 )
@@ -130,7 +132,7 @@ func readKind(raw json.RawMessage) kind {
 	if name == "integer" {
 		return kindNumber
 	}
-	if _, known := kinds[kind(name)]; !known {
+	if kind(name).declared(types.IntType) == nil {
 		return ""
 	}
 	return kind(name)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -174,6 +176,46 @@ func (w *openWords) Equal(ref.Val) ref.Val { return undecided() }
 // Fold calls f for each word.
 func (w *openWords) Fold(f traits.Folder) {
 	types.ToFoldableList(w.Lister).Fold(f)
+}
+
+// onWords returns an operation that the library does not do with lists of unknown words, for operands
+// that are known. It returns nil for all other operations.
+func onWords(name string, operands int) func(...ref.Val) ref.Val {
+	switch {
+	case name == overloads.Size && operands == 1:
+		return func(args ...ref.Val) ref.Val {
+			if sizer, ok := args[0].(traits.Sizer); ok {
+				return sizer.Size()
+			}
+			return types.MaybeNoSuchOverloadErr(args[0])
+		}
+	case operands != 2:
+	case name == operators.In:
+		return func(args ...ref.Val) ref.Val {
+			if container, ok := args[1].(traits.Container); ok {
+				return container.Contains(args[0])
+			}
+			return types.MaybeNoSuchOverloadErr(args[1])
+		}
+	case name == operators.Equals:
+		return func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
+	case name == operators.NotEquals:
+		return func(args ...ref.Val) ref.Val {
+			result := types.Equal(args[0], args[1])
+			if types.IsUnknownOrError(result) {
+				return result
+			}
+			return types.Bool(result != types.True)
+		}
+	case name == operators.Add:
+		return func(args ...ref.Val) ref.Val {
+			if adder, ok := args[0].(traits.Adder); ok {
+				return adder.Add(args[1])
+			}
+			return types.MaybeNoSuchOverloadErr(args[0])
+		}
+	}
+	return nil
 }
 
 // open reports whether one of the values is a list with unknown words.

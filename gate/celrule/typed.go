@@ -2,7 +2,6 @@ package celrule
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -17,20 +16,13 @@ type kind string
 
 const kindNumber kind = "number" // for conditions this includes integers
 
-// kinds maps a JSON type to the kinds of its values in a condition. A number can have three,
-// whether JSON Schema calls it a number or an integer: 1e300 is an integer.
-var kinds = map[kind][]types.Kind{
-	"string": {types.StringKind}, kindNumber: {types.IntKind, types.UintKind, types.DoubleKind},
-	"boolean": {types.BoolKind}, "array": {types.ListKind}, "object": {types.MapKind},
-}
-
-// may reports whether a value of the kind can be equal to one of a type.
-func (k kind) may(t *types.Type) bool {
-	switch t.Kind() {
-	case types.DynKind, types.AnyKind, types.NullTypeKind, types.TypeParamKind, types.OpaqueKind, types.ErrorKind:
-		return true
-	}
-	return slices.Contains(kinds[k], t.Kind())
+// declared returns the type of an argument in a condition. That of a number differs from value to
+// value: JSON Schema calls 1e300 an integer.
+func (k kind) declared(number *types.Type) *types.Type {
+	return map[kind]*types.Type{
+		"string": types.StringType, "boolean": types.BoolType, kindNumber: number,
+		"array": types.NewListType(types.DynType), "object": types.NewMapType(types.StringType, types.DynType),
+	}[k]
 }
 
 func (k kind) String() string {
@@ -40,143 +32,161 @@ func (k kind) String() string {
 	return "a " + string(k)
 }
 
-// takes maps an operation to the JSON types that its operand can have, or that it can look
-// something up in.
-var takes = func() map[string][]kind {
-	text, number, inside := []kind{"string"}, []kind{kindNumber}, []kind{"array", "object"}
-	takes := map[string][]kind{
-		overloads.Size: {"string", "array", "object"}, operators.Add: {"string", kindNumber, "array"}, "join": {"array"},
-		operators.Subtract: number, operators.Multiply: number, operators.Divide: number, operators.Modulo: number,
-		operators.LogicalAnd: {"boolean"}, operators.LogicalOr: {"boolean"}, operators.LogicalNot: {"boolean"},
-		operators.Negate: number, operators.Index: inside, "a loop": inside, "a field of it": {"object"},
+// checkTypes reports operations on an argument that values of its type do not have, if all of the
+// rule's tools agree on the type: comparisons that would always be false, and functions that would
+// fail. The library finds them: the condition is checked once more, with the arguments declared.
+func (c *compiler) checkTypes(r *rule, typed *ast.AST, at func(ast.Expr) place) {
+	tools, all, loose := c.known.tools(r)
+	if !all || len(tools) == 0 {
+		return
 	}
-	for _, name := range textFunctions() {
-		takes[name] = text
+	of := map[string]kind{} // of the arguments in the condition
+	asked := map[string]bool{}
+	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if name, _, ok := argument(e); ok {
+			of[name] = agreed(tools, name)
+		}
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.TypeConvertType {
+			name, _, _ := argument(e.AsCall().Args()[0])
+			asked[name] = true
+		}
+	}))
+	for name, kind := range of {
+		if kind == "" || asked[name] {
+			delete(of, name)
+		}
 	}
-	return takes
-}()
+	if len(of) == 0 {
+		return
+	}
+	if name, optional, ok := argument(typed.Expr()); ok && !optional && of[name] != "" && of[name] != "boolean" {
+		c.reportType(tools, name, of[name], ", and the condition must be true or false", at(typed.Expr()), loose)
+	}
+	wrong := c.mistyped(of)
+	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		what, operands := operation(e)
+		for i, operand := range operands {
+			name, ok := given(operand)
+			if _, _, itself := argument(operand); !ok || of[name] == "" || !wrong[e.ID()] && !(itself && wrong[operand.ID()]) {
+				continue
+			}
+			if but := mistake(of, what, operands, i, typed); but != "" {
+				c.reportType(tools, name, of[name], but, at(e), loose)
+			}
+			return
+		}
+	}))
+}
 
-// textFunctions returns the string functions.
-func textFunctions() []string {
-	return []string{
-		"startsWith", "endsWith", "contains", overloads.Matches, "lowerAscii", "upperAscii", "trim", "split", "replace",
-		"substring", "indexOf", "lastIndexOf", "charAt",
+// mistyped returns the IDs of the expressions that are wrong if arguments have types. What is right
+// for numbers of one type is not wrong.
+func (c *compiler) mistyped(of map[string]kind) (wrong map[int64]bool) {
+	for _, number := range []*types.Type{types.IntType, types.UintType, types.DoubleType} {
+		var variables []cel.EnvOption
+		for name, kind := range of {
+			variables = append(variables, cel.Variable(varArgs+"."+name, kind.declared(number)))
+		}
+		env, err := c.env.Extend(variables...)
+		if err != nil {
+			return nil
+		}
+		parsed, _ := env.Parse(c.rule.When)
+		ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(asSelection))
+		_, issues := env.Check(parsed)
+		found := map[int64]bool{}
+		for _, e := range issues.Errors() {
+			found[e.ExprID] = wrong == nil || wrong[e.ExprID]
+		}
+		if wrong = found; len(wrong) == 0 {
+			break
+		}
+	}
+	return wrong
+}
+
+// asSelection rewrites a reference to an argument as args.NAME, which is how arguments are
+// declared.
+func asSelection(e ast.Expr) {
+	if e.Kind() != ast.CallKind {
+		return
+	}
+	call, make := e.AsCall(), ast.NewExprFactory()
+	if ref, ok := callReference(call); ok && !ref.test {
+		e.SetKindCase(make.NewSelect(e.ID(), call.Args()[0], ref.name))
+	}
+	if otherwise := orValue(e); otherwise != nil {
+		if ref, ok := callReference(call.Target().AsCall()); ok { // true ? args.NAME : otherwise
+			of, key := call.Target().AsCall().Args()[0], call.Target().AsCall().Args()[1]
+			e.SetKindCase(make.NewCall(e.ID(), operators.Conditional, make.NewLiteral(key.ID(), types.True),
+				make.NewSelect(call.Target().ID(), of, ref.name), otherwise))
+		}
 	}
 }
 
-// used returns the operation of an expression and its operands, or "" if the operation is not
-// known.
-func used(e ast.Expr) (what string, operands []ast.Expr) {
+// orValue returns the default of an optional value, or nil if e is not one with a default.
+func orValue(e ast.Expr) ast.Expr {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "orValue" || !e.AsCall().IsMemberFunction() ||
+		e.AsCall().Target().Kind() != ast.CallKind {
+		return nil
+	}
+	return e.AsCall().Args()[0]
+}
+
+// given returns the argument that an operand is, also one with a default.
+func given(e ast.Expr) (name string, ok bool) {
+	if orValue(e) != nil {
+		e = e.AsCall().Target()
+	}
+	name, _, ok = argument(e)
+	return name, ok
+}
+
+// operation returns the operation of an expression and its operands.
+func operation(e ast.Expr) (what string, operands []ast.Expr) {
 	switch e.Kind() {
 	case ast.SelectKind:
 		return "a field of it", []ast.Expr{e.AsSelect().Operand()}
 	case ast.ComprehensionKind:
 		return "a loop", []ast.Expr{e.AsComprehension().IterRange()}
 	case ast.CallKind:
-		switch call := e.AsCall(); {
-		case call.IsMemberFunction():
-			return call.FunctionName(), []ast.Expr{call.Target()}
-		case call.FunctionName() == operators.Index:
-			return operators.Index, call.Args()[:1]
-		default:
-			return call.FunctionName(), call.Args()
+		if call := e.AsCall(); call.IsMemberFunction() {
+			return call.FunctionName(), append([]ast.Expr{call.Target()}, call.Args()...)
 		}
+		return e.AsCall().FunctionName(), e.AsCall().Args()
 	}
 	return "", nil
 }
 
-// shownUse returns an operation as an error message names it.
-func shownUse(what string) string {
-	if strings.Contains(what, " ") {
-		return what
+// mistake returns the fault of an operation that does not fit the type of operand i, or "" if the
+// library accepts it when the condition is evaluated.
+func mistake(of map[string]kind, what string, operands []ast.Expr, i int, typed *ast.AST) string {
+	name, _ := given(operands[i])
+	switch what {
+	case operators.Conditional, "orValue": // each branch can have a type of its own
+		return ""
+	case operators.Index: // 0u and 0.0 are indexes
+		if of[name] == "array" || of[name] == "object" {
+			return ""
+		}
+	case operators.Equals, operators.NotEquals, operators.In,
+		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		other := operands[1-i]
+		if second, ok := given(other); ok && of[second] != "" && what != operators.In {
+			return ", and is compared with the argument " + quoted(second) + ", " + of[second].String()
+		}
+		t := typed.GetType(other.ID())
+		if what == operators.In && i == 0 && t.Kind() == types.ListKind {
+			t = t.Parameters()[0]
+		}
+		if t.Kind() == types.NullTypeKind {
+			return ""
+		}
+		return ", and is compared with a value of type " + cel.FormatCELType(t)
 	}
-	return readable("'" + what + "'")
-}
-
-// checkTypes reports operations on an argument that values of its type do not have, if all of the
-// rule's tools agree on the type: comparisons that would always be false, and functions that would
-// fail.
-func (c *compiler) checkTypes(r *rule, typed *ast.AST, at func(ast.Expr) place) {
-	tools, all, loose := c.known.tools(r)
-	if !all || len(tools) == 0 {
-		return
+	if !strings.Contains(what, " ") {
+		what = readable("'" + what + "'")
 	}
-	var uses []ast.Expr
-	asked := map[string]bool{} // arguments whose type the condition checks
-	ast.PreOrderVisit(typed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		uses = append(uses, e)
-		if what, operands := used(e); what == overloads.TypeConvertType {
-			name, _, _ := argument(operands[0])
-			asked[name] = true
-		}
-	}))
-	if name, optional, ok := argument(typed.Expr()); ok && !optional && !asked[name] {
-		if of := agreed(tools, name); of != "" && of != "boolean" {
-			c.reportType(tools, name, of, ", and the condition must be true or false", at(typed.Expr()), loose)
-		}
-	}
-	for _, e := range uses {
-		what, operands := used(e)
-		for _, operand := range operands {
-			name, optional, ok := argument(operand)
-			of := agreed(tools, name)
-			if ok && !optional && of != "" && !asked[name] && takes[what] != nil && !slices.Contains(takes[what], of) {
-				c.reportType(tools, name, of, ", which "+shownUse(what)+" is not for", at(e), loose)
-			}
-		}
-		var sides [][2]ast.Expr
-		switch what {
-		case operators.In:
-			if right := operands[1]; right.Kind() == ast.ListKind {
-				for _, element := range right.AsList().Elements() {
-					sides = append(sides, [2]ast.Expr{operands[0], element})
-				}
-			}
-		case operators.Equals, operators.NotEquals,
-			operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-			sides = [][2]ast.Expr{{operands[0], operands[1]}, {operands[1], operands[0]}}
-		}
-		c.checkSides(what == operators.In, sides, tools, asked, typed, at(e), loose)
-	}
-}
-
-// checkSides checks one comparison, of an argument with another side or with each element of a list.
-func (c *compiler) checkSides(list bool, sides [][2]ast.Expr, tools []knownTool, asked map[string]bool,
-	typed *ast.AST, at place, loose bool,
-) {
-	for i, side := range sides {
-		name, otherwise, ok := given(side[0])
-		of, other := agreed(tools, name), typed.GetType(side[1].ID())
-		wrong := ok && !asked[name] && of != "" && !of.may(other)
-		second, optional, both := argument(side[1])
-		both = both && ok && !list && !optional && otherwise == nil && !asked[name] && !asked[second]
-		if its := agreed(tools, second); both && of != "" && its != "" && its != of {
-			c.reportType(tools, name, of, ", and is compared with the argument "+quoted(second)+", "+its.String(), at, loose)
-			return
-		}
-		if wrong && otherwise != nil {
-			t := typed.GetType(otherwise.ID())
-			wrong = t.Kind() != types.DynKind && of.may(t)
-		}
-		switch {
-		case list && !wrong:
-			return
-		case list && i < len(sides)-1:
-		case wrong:
-			c.reportType(tools, name, of, ", and is compared with a value of type "+cel.FormatCELType(other), at, loose)
-			return
-		}
-	}
-}
-
-// given returns the argument on one side of a comparison, and the expression that replaces it if
-// the call does not have it. otherwise is nil if there is no such expression.
-func given(e ast.Expr) (name string, otherwise ast.Expr, ok bool) {
-	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" && e.AsCall().IsMemberFunction() {
-		otherwise, e = e.AsCall().Args()[0], e.AsCall().Target()
-	}
-	name, optional, ok := argument(e)
-	return name, otherwise, ok && optional == (otherwise != nil)
+	return ", which " + what + " is not for"
 }
 
 func (c *compiler) reportType(tools []knownTool, name string, of kind, but string, at place, loose bool) {
@@ -196,19 +206,6 @@ func (c *compiler) reportType(tools []knownTool, name string, of kind, but strin
 	}
 	*list = c.add(*list, "when", at, "%s: the argument %s is %s%s; if it can be anything else, write dyn(%s)",
 		some(having), quoted(name), of, but, written)
-}
-
-// argument returns the argument that an expression refers to.
-func argument(e ast.Expr) (name string, optional, ok bool) {
-	switch e.Kind() {
-	case ast.SelectKind:
-		s := e.AsSelect()
-		return s.FieldName(), false, isIdent(s.Operand(), varArgs) && !s.IsTestOnly()
-	case ast.CallKind:
-		ref, found := callReference(e.AsCall())
-		return ref.name, ref.test, found && e.AsCall().FunctionName() != operators.In
-	}
-	return "", false, false
 }
 
 // agreed returns the kind of an argument on which all tools agree, or "". A tool that cannot have

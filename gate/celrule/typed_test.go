@@ -67,6 +67,8 @@ func TestRules_Mistyped(t *testing.T) {
 		{`args.s && args.n == 1`, `column 8: t: the argument "s" is a string, which '&&' is not for`},
 		{`args.s == args.n`, `column 8: t: the argument "s" is a string, and is compared with the argument "n", a number`},
 		{`args.l.a == 1`, `column 7: t: the argument "l" is an array`},
+		{`args.s + 1 == 2`, `column 8: t: the argument "s" is a string, which '+' is not for`},
+		{`tool.startsWith(args.n)`, `column 16: t: the argument "n" is a number, which 'startsWith' is not for`},
 		{`args.l.startsWith("a")`, `column 18: t: the argument "l" is an array`},
 	}
 	for _, tt := range tests {
@@ -79,7 +81,7 @@ func TestRules_Mistyped(t *testing.T) {
 	}
 }
 
-// TestRules_RightlyTyped has conditions that can hold, or whose types nobody knows.
+// TestRules_RightlyTyped has conditions that can be true, or whose types are not known.
 func TestRules_RightlyTyped(t *testing.T) {
 	one := []string{"t"}
 	tests := []struct {
@@ -190,7 +192,7 @@ func TestProperty_RulesTypes(t *testing.T) {
 			r := celrule.Rule{Name: "r", Tools: []string{"t"}, When: condition, Then: gate.RuleDeny}
 			set, err := celrule.New([]celrule.Rule{r}, celrule.Options{})
 			if err != nil {
-				continue // wrong without types, too
+				continue // wrong even without types
 			}
 			if _, err = celrule.New([]celrule.Rule{r}, typed()); err == nil {
 				continue
