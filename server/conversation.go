@@ -25,7 +25,7 @@ func conversationRoutes() []route {
 }
 
 func (c *call) written(run toolcrib.RunID) (out api.WrittenList, err error) {
-	own, err := c.Service.OwnWorkspace(c.who)
+	own, err := c.Service.Policy.OwnWorkspace(c.who)
 	if err == nil {
 		out.Files, err = c.Service.Undoable(c, c.who, run, own)
 	}
@@ -48,7 +48,7 @@ func (c *call) mcpPrompts() (out api.MCPPromptList, err error) {
 	may := map[string]bool{}
 	for _, p := range out.Prompts {
 		if _, known := may[p.Server]; !known {
-			may[p.Server] = c.Service.MayReadMCP(c, c.who, p.Server, false) == nil
+			may[p.Server] = c.Service.Policy.MayReadMCP(c, c.who, p.Server, false) == nil
 		}
 	}
 	refused := func(p api.MCPPrompt) bool { return !may[p.Server] }
@@ -72,7 +72,7 @@ func (c *call) ofMCP(
 	server string, resources bool, read func() (mcpset.Read, error),
 ) (out api.MCPContent, err error) {
 	if err = c.readsMCP(); err == nil {
-		err = c.Service.MayReadMCP(c, c.who, server, resources)
+		err = c.Service.Policy.MayReadMCP(c, c.who, server, resources)
 	}
 	if err != nil {
 		return out, err

@@ -47,7 +47,7 @@ func (c *call) speakMCP() (any, error) {
 		Who: c.who, Agent: agent, Body: body,
 		Fail: func(status int, text string) { c.failAs(c.w, status, bad("%s", text)) },
 	}
-	if q.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+	if q.Workspace, err = c.Service.Policy.OwnWorkspace(c.who); err != nil {
 		return nil, err
 	}
 	if err := c.mcp.Serve(c.w, c.r.WithContext(c), q); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -26,17 +27,17 @@ func nouns() []route {
 		get("/api/approvals/{id}", "An approval, pending or decided", (*call).approval),
 		send(http.MethodPost, "/api/approvals/{id}", "Decide an approval; the run then continues", (*call).decide),
 		get("/api/remembered", "Approvals that later calls pass by", func(c *call) (RememberedList, error) {
-			list, err := c.Service.Remembered(c, c.who, c.yes("all"), cmp.Or(c.number("limit"), store.DefaultLimit))
+			list, err := c.Service.Policy.Remembered(c, c.who, c.yes("all"), cmp.Or(c.number("limit"), store.DefaultLimit))
 			return RememberedList{list}, err
 		}, param{"all", kindSwitch, "also those that were revoked"}, limitParam),
 		send(http.MethodDelete, "/api/remembered/{id}", "Revoke a remembered approval",
 			func(c *call, _ nothing) (out Revoked, err error) {
-				out.Remembered, out.Changed, err = c.Service.Forget(c, c.who, c.r.PathValue("id"))
+				out.Remembered, out.Changed, err = c.Service.Policy.Forget(c, c.who, c.r.PathValue("id"))
 				return out, err
 			}),
 		get("/api/tools", "Tools, and whether they are enabled", (*call).listTools, group),
-		get("/api/tools/{name}", "A tool", func(c *call) (service.Tool, error) {
-			return c.Service.Tool(c, c.who, c.r.PathValue("name"))
+		get("/api/tools/{name}", "A tool", func(c *call) (policy.Tool, error) {
+			return c.Service.Policy.Tool(c, c.who, c.r.PathValue("name"))
 		}),
 		forAdministrators(send(http.MethodPut, "/api/tools/{name}", "Switch a tool on or off", (*call).switchTool)),
 		forAdministrators(send(http.MethodDelete, "/api/tools/{name}/override", "Reset a tool", (*call).resetTool)),
@@ -46,7 +47,7 @@ func nouns() []route {
 		called,
 		send(http.MethodPost, "/api/gate/decide", "Decide about a call of another agent", (*call).decideOther),
 		get("/api/agents", "The agents of the configuration", func(c *call) (AgentList, error) {
-			agents, err := c.Service.Agents(c, c.who)
+			agents, err := c.Service.Policy.Agents(c, c.who)
 			return AgentList{agents}, err
 		}),
 		get("/api/models", "The models that a run may name", func(c *call) (api.ModelList, error) {
@@ -76,14 +77,14 @@ type (
 		Remembered []store.Remembered `json:"remembered"`
 	}
 	ToolList struct {
-		Tools []service.Tool `json:"tools"`
+		Tools []policy.Tool `json:"tools"`
 	}
 	AgentList struct {
-		Agents []service.Agent `json:"agents"`
+		Agents []policy.Agent `json:"agents"`
 	}
 )
 
-func skillOf(k *service.Skill) api.Skill {
+func skillOf(k *policy.Skill) api.Skill {
 	return api.Skill{
 		Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, State: k.State, Reason: k.Reason,
 		Hash: k.Hash,
@@ -91,7 +92,7 @@ func skillOf(k *service.Skill) api.Skill {
 }
 
 func (c *call) showSkill() (out api.ShownSkill, err error) {
-	all, err := c.Service.Skills()
+	all, err := c.Service.Policy.Skills(nil)
 	if err != nil {
 		return out, err
 	}
@@ -212,8 +213,8 @@ func (c *call) decideOn(id string, b api.DecisionRequest) (out api.Decided, err 
 }
 
 func (c *call) listTools() (ToolList, error) {
-	all, err := c.Service.Tools(c, c.who)
-	list := ToolList{Tools: []service.Tool{}}
+	all, err := c.Service.Policy.Tools(c, c.who)
+	list := ToolList{Tools: []policy.Tool{}}
 	for _, t := range all {
 		if group := c.text("group"); group == "" || t.Group == group {
 			list.Tools = append(list.Tools, t)
@@ -223,17 +224,17 @@ func (c *call) listTools() (ToolList, error) {
 }
 
 // switchTool switches what the path names on or off, or resets it.
-func (c *call) switchTool(b api.Switch) (service.Switched, error) {
-	q := service.SwitchRequest{Enabled: b.Enabled, Reset: c.r.Method == http.MethodDelete, Tool: c.r.PathValue("name")}
+func (c *call) switchTool(b api.Switch) (policy.Switched, error) {
+	q := policy.SwitchRequest{Enabled: b.Enabled, Reset: c.r.Method == http.MethodDelete, Tool: c.r.PathValue("name")}
 	if strings.HasPrefix(c.r.URL.Path, "/api/tool-groups/") {
 		q.Tool, q.Group = "", q.Tool
 	}
-	return c.Service.SwitchTool(c, c.who, q)
+	return c.Service.Policy.SwitchTool(c, c.who, q)
 }
 
-func (c *call) resetTool(nothing) (service.Switched, error) { return c.switchTool(api.Switch{}) }
+func (c *call) resetTool(nothing) (policy.Switched, error) { return c.switchTool(api.Switch{}) }
 
-func (c *call) explain(b api.ExplainRequest) (out service.Explained, err error) {
+func (c *call) explain(b api.ExplainRequest) (out policy.Explained, err error) {
 	who := c.who
 	if b.User != "" && b.User != who.User {
 		by, err := env.Administrator(who)
@@ -244,9 +245,8 @@ func (c *call) explain(b api.ExplainRequest) (out service.Explained, err error) 
 			return out, err
 		}
 	}
-	q := service.ExplainRequest{Tool: b.Tool, Run: b.Run, Tainted: b.Tainted, StartRequest: service.StartRequest{
-		Agent: b.Agent, Tools: b.Tools, Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
-	}}
+	q := policy.ExplainRequest{Tool: b.Tool, Run: b.Run, Tainted: b.Tainted, Agent: b.Agent, Tools: b.Tools}
+	q.Change = policy.Change{Skills: b.Skills, ReadOnly: b.ReadOnly}
 	if q.Approve, err = approveOf(b.Approve); err != nil {
 		return out, err
 	}
@@ -254,15 +254,15 @@ func (c *call) explain(b api.ExplainRequest) (out service.Explained, err error) 
 		if b.Tool == "" {
 			return out, bad("arguments: are of a call of one tool; name it")
 		}
-		q.Given = c.Service.GivenCall(b.Tool, b.Arguments)
+		q.Given = c.Service.Policy.GivenCall(b.Tool, b.Arguments)
 	}
-	if q.Workspace, err = c.Service.OwnWorkspace(who); err != nil {
+	if q.Workspace, err = c.Service.Policy.OwnWorkspace(who); err != nil {
 		return out, err
 	}
 	said := notices{call: c}
 	q.Notice = said.add
 	defer said.log()
-	return c.Service.Explain(c, who, q)
+	return c.Service.Policy.Explain(c, who, q)
 }
 
 // callTool makes a call. One whose arguments do not fit the tool is an error of the
@@ -276,10 +276,10 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 		return nil, err
 	}
 	r := service.StartRequest{
-		Agent: b.Agent, Given: c.Service.GivenCall(b.Target, b.Body), Approve: approve, Tools: b.Tools, Session: b.SessionID,
-		Change: service.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
+		Agent: b.Agent, Given: c.Service.Policy.GivenCall(b.Target, b.Body), Approve: approve, Tools: b.Tools,
+		Session: b.SessionID, Change: policy.Change{Skills: b.Skills, ReadOnly: b.ReadOnly},
 	}
-	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+	if r.Workspace, err = c.Service.Policy.OwnWorkspace(c.who); err != nil {
 		return nil, err
 	}
 	if r.Once, err = c.once(); err != nil {
@@ -322,25 +322,25 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 }
 
 func (c *call) decideOther(b api.OtherCallRequest) (out api.OtherDecided, err error) {
-	own, err := c.Service.OwnWorkspace(c.who)
+	own, err := c.Service.Policy.OwnWorkspace(c.who)
 	if err != nil {
 		return out, err
 	}
 	if b.Cwd == "" {
 		b.Cwd = own
 	}
-	if !service.Inside(b.Cwd, own) { // else any user could probe which folders exist
+	if !policy.Inside(b.Cwd, own) { // else any user could probe which folders exist
 		if _, err := env.Administrator(c.who); err != nil {
 			return out, err
 		}
 	}
-	return c.Service.DecideOther(c, c.who, service.OtherCall{
+	return c.Service.Policy.DecideOther(c, c.who, policy.OtherCall{
 		Tool: b.Tool, Arguments: b.Arguments, Cwd: b.Cwd, Session: b.Session,
 	})
 }
 
 func (c *call) listSkills() (api.SkillList, error) {
-	all, err := c.Service.Skills()
+	all, err := c.Service.Policy.Skills(nil)
 	if err != nil {
 		return api.SkillList{}, err
 	}
@@ -388,7 +388,7 @@ func (c *call) me() (api.Me, error) {
 		FourEyes: c.Service.Env.Config.Approvals.FourEyes,
 	}
 	if w.Admin {
-		c.Service.TellNoSandbox(func(text string) { me.NoSandbox = text })
+		c.Service.Policy.TellNoSandbox(func(text string) { me.NoSandbox = text })
 	}
 	return me, nil
 }

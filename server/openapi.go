@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // object is an object of a JSON document.
@@ -43,7 +43,7 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 	}},
 	reflect.TypeFor[openai.ChatRequest]():      bodyOf(openai.ChatFields, "model", "messages"),
 	reflect.TypeFor[openai.ResponsesRequest](): bodyOf(openai.ResponsesFields, "model", "input"),
-	reflect.TypeFor[service.Agent](): {
+	reflect.TypeFor[policy.Agent](): {
 		Type: "object", Required: []string{"name"}, AdditionalProperties: anyJSON,
 		Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
 	},

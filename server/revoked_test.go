@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/people"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -282,7 +283,7 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	_, _, export := other.ask("GET", "/api/runs/"+string(run.ID)+"/export", there, "")
 	text, _ := json.Marshal(api.ImportRequest{Export: string(export)})
 	h.want(200, nil, "POST", "/api/runs/import", boss, string(text))
-	if _, err := h.service.SwitchTool(t.Context(), root, service.SwitchRequest{Group: "files", Reset: true}); err != nil {
+	if _, err := h.service.Policy.SwitchTool(t.Context(), root, policy.SwitchRequest{Group: "files", Reset: true}); err != nil {
 		t.Fatal(err)
 	}
 	var log store.AuditPage

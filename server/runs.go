@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -23,7 +24,7 @@ func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
 		Again: b.Again, Compact: b.Compact, Taint: b.Taint,
-		Change: service.Change{
+		Change: policy.Change{
 			Model: b.Model, Skills: b.Skills, ReadOnly: b.ReadOnly, ToolChoice: (*toolcrib.ToolChoice)(b.ToolChoice),
 		},
 	}
@@ -68,7 +69,7 @@ func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 			Name: t.Name, Description: t.Description, Parameters: t.Parameters, Effect: t.Effect,
 		})
 	}
-	r.Workspace, err = c.Service.OwnWorkspace(c.who)
+	r.Workspace, err = c.Service.Policy.OwnWorkspace(c.who)
 	return r, err
 }
 

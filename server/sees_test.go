@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/people"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // Agents that ann and bob may use, and one that they may not. Each prompt, and the name of each
@@ -464,7 +465,7 @@ func TestToolCounts_AreOnesOwn(t *testing.T) {
 	h := openSeen(t)
 	runs := int64(len(kinds) - 1)
 	for kind, want := range map[string]int64{"boss": runs, "ann": 3, "bob": 1, "scoped": 0, "scoped boss": 0} {
-		var tool service.Tool
+		var tool policy.Tool
 		h.want(200, &tool, "GET", "/api/tools/write_file", h.tokens[kind], "")
 		if tool.Calls != want {
 			t.Errorf("%s reads %d calls, want %d", kind, tool.Calls, want)

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // samples are bodies that fit, by the names of their schemas.
@@ -329,12 +330,12 @@ func TestNouns(t *testing.T) {
 	h := open(t, "")
 	ann, boss := h.token("ann", signIn), h.token("boss", signIn)
 	narrow := h.token("ann", access.Scope{Tools: []string{"read_file"}})
-	var tool service.Tool
+	var tool policy.Tool
 	h.want(200, &tool, "GET", "/api/tools/read_file", ann, "")
 	if !tool.Enabled || tool.Effect != "read_only" {
 		t.Errorf("%+v", tool)
 	}
-	var switched service.Switched
+	var switched policy.Switched
 	h.want(403, nil, "PUT", "/api/tools/read_file", narrow, `{"enabled":false}`)
 	h.want(200, &switched, "PUT", "/api/tools/read_file", boss, `{"enabled":false}`)
 	if !switched.Changed || len(switched.Tools) != 1 || switched.Tools[0].Enabled {
@@ -345,7 +346,7 @@ func TestNouns(t *testing.T) {
 		t.Error("twice is not once")
 	}
 	h.want(404, nil, "PUT", "/api/tools/no_such_tool", boss, `{"enabled":false}`)
-	var explained service.Explained
+	var explained policy.Explained
 	h.want(200, &explained, "POST", "/api/tools/explain", ann, `{"tool":"read_file"}`)
 	if len(explained.Tools) != 1 || explained.Tools[0].Reason != "tool_disabled" {
 		t.Errorf("%+v", explained)

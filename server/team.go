@@ -28,7 +28,7 @@ func teamRoutes(begins func(path, summary string, r route) route) []route {
 // askTeam starts the run of a team.
 func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
 	b.Kind = kind
-	workspace, err := c.Service.OwnWorkspace(c.who)
+	workspace, err := c.Service.Policy.OwnWorkspace(c.who)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // v1Routes are the routes of OpenAI's APIs.
@@ -96,7 +97,7 @@ const (
 
 func (c *call) v1Models() (V1Models, error) {
 	list := V1Models{Object: "list", Data: []V1Model{}}
-	names, err := c.Service.RunnableAgents(c, c.who)
+	names, err := c.Service.Policy.RunnableAgents(c, c.who)
 	var panels []string
 	for name, panel := range c.Service.Env.Config.Team.Panels {
 		if !slices.ContainsFunc(panel.Agents, func(agent string) bool { return !slices.Contains(names, agent) }) {
@@ -339,7 +340,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 		return replying{}, err
 	}
 	r.Approve, r.Ahead = agent.ApproveNone, ahead
-	if r.Workspace, err = c.Service.OwnWorkspace(c.who); err != nil {
+	if r.Workspace, err = c.Service.Policy.OwnWorkspace(c.who); err != nil {
 		return replying{}, err
 	}
 	if r.Once, err = c.once(); err != nil {
@@ -426,7 +427,7 @@ func v1Agent(a *openai.Ask, name string) service.StartRequest {
 	r := service.StartRequest{
 		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
 		Asked: a.Digest(), Instead: a.Answers(),
-		Change: service.Change{ToolChoice: a.Choice, Answering: service.Answering{
+		Change: policy.Change{ToolChoice: a.Choice, Answering: policy.Answering{
 			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
 			Reasoning: a.Effort,
 		}},

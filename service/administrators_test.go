@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/people"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -100,7 +101,7 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"doctor":       func(c ctx, w who) error { _, err := s.Examine(c, w); return err },
 		"data":         func(c ctx, w who) error { _, err := s.ExamineData(c, w); return err },
 		"servers":      func(c ctx, w who) error { _, err := s.ExamineProviders(c, w); return err },
-		"backtest":     func(c ctx, w who) error { _, err := s.Backtest(c, w, service.BacktestRequest{}); return err },
+		"backtest":     func(c ctx, w who) error { _, err := s.Policy.Backtest(c, w, policy.BacktestRequest{}); return err },
 	}
 }
 
@@ -132,7 +133,7 @@ func ownOnly(t *testing.T, s *service.Service) {
 		if err != nil || len(u.Rows) != 0 || u.Total.Requests != 0 {
 			t.Errorf("usage of %+v: %+v, %v", who, u, err)
 		}
-		if list, err := s.Remembered(t.Context(), who, true, 0); err != nil || len(list) != 0 {
+		if list, err := s.Policy.Remembered(t.Context(), who, true, 0); err != nil || len(list) != 0 {
 			t.Errorf("remembered of %+v: %+v, %v", who, list, err)
 		}
 	}
@@ -140,14 +141,14 @@ func ownOnly(t *testing.T, s *service.Service) {
 	has(t, "the usage of another", err, toolcrib.CodeForbidden)
 	_, err = s.Usage(t.Context(), toolcrib.Principal{}, store.UsageQuery{})
 	has(t, "the usage of nobody", err, toolcrib.CodeForbidden)
-	_, err = s.Agents(t.Context(), toolcrib.Principal{})
+	_, err = s.Policy.Agents(t.Context(), toolcrib.Principal{})
 	has(t, "agents, by nobody", err, toolcrib.CodeUnauthorized)
 	_, err = s.Models.List(toolcrib.Principal{}, "", true)
 	has(t, "models, by nobody", err, toolcrib.CodeUnauthorized)
-	_, err = s.Tools(t.Context(), toolcrib.Principal{})
+	_, err = s.Policy.Tools(t.Context(), toolcrib.Principal{})
 	has(t, "tools, by nobody", err, toolcrib.CodeUnauthorized)
 	for _, who := range []toolcrib.Principal{{User: "ann"}, {}} {
-		_, _, err = s.Forget(t.Context(), who, "rem_0123456789abcdef0123")
+		_, _, err = s.Policy.Forget(t.Context(), who, "rem_0123456789abcdef0123")
 		has(t, "what another remembers", err, toolcrib.CodeNotFound)
 		has(t, "the journal of another", s.ExportRun(t.Context(), who, "last", io.Discard), toolcrib.CodeNotFound)
 		found, err := s.Replay(t.Context(), who, "")

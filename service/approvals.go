@@ -251,3 +251,18 @@ func (s *Service) decidedApprovals(
 	}
 	return found, nil
 }
+
+// Edited returns a call of an approval as it would be asked about with other arguments, which [Service.Check] has
+// accepted.
+func (s *Service) Edited(
+	ctx context.Context, v *Approval, c journal.ApprovalItem, arguments []byte,
+) (journal.ApprovalItem, error) {
+	given := s.Policy.GivenCall(c.Name, arguments)
+	judged, err := s.Policy.JudgeFor(ctx, v.record, given)
+	if err != nil {
+		return c, err
+	}
+	verdict := &judged.Verdict
+	c.Arguments, c.Effect, c.Preview, c.Reason = given.Arguments, verdict.Effect, verdict.Preview, verdict.Message
+	return c, nil
+}

@@ -57,7 +57,7 @@ func (s *Service) FileProblems() (all config.Errors) {
 	before := len(all)
 	look("server.tls.cert", c.Server.TLS.Cert, nil)
 	look("server.tls.key", c.Server.TLS.Key, func(string) error {
-		if _, _, err := s.Certificate(); err != nil && len(all) == before {
+		if _, _, err := s.Env.Certificate(); err != nil && len(all) == before {
 			return errors.New("it cannot be used with its certificate: " + strings.TrimPrefix(err.Error(), "server.tls: "))
 		}
 		return nil
@@ -78,7 +78,7 @@ func (s *Service) PlaceProblems() (all config.Errors) {
 		}
 	}
 	if _, err := c.Workspace.Resolve(s.Env.Resolver()); err == nil {
-		_, err = s.Workspace("")
+		_, err = s.Policy.Workspace("", nil)
 		add("workspace", err, "")
 	}
 	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.Env.DataDir { // else --data-dir counts

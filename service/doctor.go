@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
@@ -22,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
@@ -67,13 +65,13 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 	if len(s.Env.Config.Budgets) > 0 && s.Env.Store != nil {
 		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", s.checkBudgets})
 	}
-	for _, d := range s.sqlDatabases() {
+	for _, db := range s.Policy.Databases() {
 		checks = append(checks, check{
-			"sql." + d.Name, "correct sql." + d.Name + ".url, or start the database",
+			"sql." + db.Name, "correct sql." + db.Name + ".url, or start the database",
 			func(ctx context.Context) (string, string, error) {
 				ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 				defer cancel()
-				found, err := d.Read(ctx, tables.Query{Want: func(_, _ string) bool { return true }, MaxTables: 1})
+				found, err := db.Read(ctx, tables.Query{Want: func(_, _ string) bool { return true }, MaxTables: 1})
 				return found.Kind + ": answers", "", err
 			},
 		})
@@ -179,15 +177,15 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (de
 }
 
 func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error) {
-	dir, err := s.Workspace("")
+	dir, err := s.Policy.Workspace("", nil)
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := s.Protection(dir); err != nil {
+	if _, err := s.Policy.Protection(dir, nil); err != nil {
 		return "", "", err
 	}
 	detail = dir
-	if why := s.Unprotected(dir); why != "" {
+	if why := s.Policy.Unprotected(dir); why != "" {
 		detail += " (exec_shell: " + why + ")"
 	}
 	if env.Writable(dir) != nil {
@@ -196,62 +194,16 @@ func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error
 	return detail, "", nil
 }
 
-// Workspace returns the root of the file tools: absolute, an existing folder or that of a user of a
-// server, which the first run makes. If dir is empty, it is the one of the configuration.
-func (s *Service) Workspace(dir string) (string, error) { return s.workspace(dir, links{}) }
-
-func (s *Service) workspace(dir string, looked links) (string, error) {
-	bad := func(format string, args ...any) (string, error) {
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "workspace: "+format, args...)
-	}
-	if dir == "" {
-		var err error
-		if dir, err = s.Env.Config.Workspace.Resolve(s.Env.Resolver()); err != nil {
-			return "", err
-		}
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return bad("the current folder is unknown")
-	}
-	// Links are resolved once, here, so that every later check sees one name.
-	real := abs
-	if looked.at(abs) != there {
-		real, err = filepath.EvalSymlinks(abs)
-	}
-	if err == nil {
-		var info os.FileInfo
-		if info, err = os.Stat(real); err == nil && !info.IsDir() {
-			return bad("%s is not a folder", dir)
-		}
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && s.isOwn(abs):
-		return gate.Resolved(abs), nil
-	case errors.Is(err, fs.ErrNotExist):
-		return bad("%s does not exist; make it first, or name another folder", dir)
-	case errors.Is(err, fs.ErrPermission):
-		return bad("%s cannot be read by this user", dir)
-	case err != nil:
-		return bad("%s cannot be used", dir)
-	}
-	f, err := os.OpenRoot(real) // which is less work than os.Open
-	if err != nil {
-		return bad("%s cannot be read by this user", dir)
-	}
-	return real, f.Close()
-}
-
 func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
 	detail, fix, err = shellFound(s.Env.Config.Tools.Shell, shell.Probe())
 	if err != nil || s.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
 		return detail, fix, err
 	}
-	path, _, err := s.programs()
+	path, _, err := s.Policy.Programs()
 	if err != nil {
 		return "", "", err
 	}
-	workspace, _ := s.Workspace("") // the check of the workspace says what is wrong with it
+	workspace, _ := s.Policy.Workspace("", nil) // the check of the workspace says what is wrong with it
 	use, out := shell.SearchPath(path, workspace)
 	detail += "; programs of " + strings.Join(use, ":")
 	if len(out) > 0 {
@@ -263,19 +215,13 @@ func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
-// onlyTable says what a server without a sandbox runs.
-func onlyTable(set config.Shell) string {
-	return "programs that are not in its built-in table run only for " +
-		strings.Join(append([]string{"administrators"}, set.Unconfined...), ", ")
-}
-
 // shellFound says what keeps in the programs that exec_shell runs.
 func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error) {
 	if set.Mode == string(shell.ModeOff) {
 		return "off: there is no exec_shell", "", nil
 	}
 	required := set.Sandbox == string(shell.SandboxRequired)
-	does := "asks about every call, and on a server " + onlyTable(set) + "; or set tools.shell.mode: off"
+	does := "asks about every call, and on a server " + policy.OnlyTable(set) + "; or set tools.shell.mode: off"
 	if required {
 		does = "refuses every call (tools.shell.sandbox is required)"
 	}
@@ -320,7 +266,7 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 	}
 	wrong := false
 	for i := range set.Notify {
-		t, err := s.target(&set.Notify[i])
+		t, err := s.Env.NotifyTarget(&set.Notify[i])
 		if err != nil {
 			wrong = true
 			detail += "\n" + err.Error()
@@ -328,7 +274,7 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 		}
 		detail += fmt.Sprintf("\n%s is notified, by %s", address.Where(t.Address), address.Scheme(t.Address))
 		if address.IsClear(t.Address) {
-			detail += "; " + inTheClear
+			detail += "; " + env.InTheClear
 		}
 	}
 	if wrong {

@@ -72,7 +72,7 @@ func (s *Service) checkWorkspaces(context.Context) (detail, fix string, err erro
 }
 
 func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
-	cert, key, err := s.Certificate()
+	cert, key, err := s.Env.Certificate()
 	if err != nil {
 		return "", "", err
 	}
@@ -98,19 +98,6 @@ func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
 		return "", "renew the certificate; a running server reads it within a minute", errors.New(detail)
 	}
 	return detail, "", nil
-}
-
-// Certificate names the files of the server's certificate, if it can be used; "" = none.
-func (s *Service) Certificate() (cert, key string, err error) {
-	if cert, err = s.Env.Config.Server.TLS.Cert.Resolve(s.Env.Resolver()); err == nil {
-		key, err = s.Env.Config.Server.TLS.Key.Resolve(s.Env.Resolver())
-	}
-	if err == nil && cert != "" {
-		if _, err = tls.LoadX509KeyPair(cert, key); err != nil {
-			err = toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
-		}
-	}
-	return cert, key, err
 }
 
 // onLoopback reports whether only this machine reaches an address to listen on.
@@ -146,7 +133,7 @@ func (s *Service) checkListen(ctx context.Context, answers func(context.Context,
 	if err != nil {
 		return "", "", err
 	}
-	cert, _, err := s.Certificate()
+	cert, _, err := s.Env.Certificate()
 	if err != nil {
 		return "", "", err
 	}

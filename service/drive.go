@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -44,8 +45,8 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if r.Team != nil {
 		return s.readyTeam(ctx, who, r, f)
 	}
-	looked := links{}
-	p, err := s.prepareSeeing(ctx, who, r, looked)
+	seen := policy.Paths{}
+	p, err := s.prepareSeeing(ctx, who, r, seen)
 	if err == nil && r.Given == nil {
 		err = p.OpenModels()
 	}
@@ -63,14 +64,14 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	} else if err := s.instead(ctx, who, r.Instead, &task); err != nil {
 		return nil, task, err
 	}
-	d, err := p.ready(ctx, &task, f, looked)
+	d, err := p.ready(ctx, &task, f, seen)
 	return d, task, err
 }
 
 // run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the agent, its session and
 // its skills say. A task that names its session itself has the history, too.
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
-	d, err := p.ready(ctx, &task, f, links{})
+	d, err := p.ready(ctx, &task, f, policy.Paths{})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.St
 }
 
 // ready fills in a task and makes the drive of its run.
-func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked links) (*drive, error) {
+func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, seen policy.Paths) (*drive, error) {
 	if err := p.s.Env.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
 	}
@@ -87,11 +88,11 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, looked 
 			return nil, err
 		}
 	}
-	g, err := p.theGate(looked) // it reads the rights of today
+	g, err := p.theGate(seen) // it reads the rights of today
 	if err != nil {
 		return nil, err
 	}
-	if err := p.fill(ctx, task, p.tell, looked); err != nil {
+	if err := p.fill(ctx, task, p.tell, seen); err != nil {
 		return nil, err
 	}
 	p.tellUnknown()
@@ -126,7 +127,7 @@ type drive struct {
 
 // run starts the run of a task, and carries it.
 func (d *drive) run(ctx context.Context, task agent.Task) (*agent.State, error) {
-	if d.s.isOwn(d.workspace) {
+	if d.s.Policy.IsOwn(d.workspace) {
 		if err := os.MkdirAll(d.workspace, 0o700); err != nil {
 			return nil, err
 		}
@@ -285,7 +286,7 @@ func (d *drive) options() (agent.Options, error) {
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
 		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, TreeUse: s.Env.Store.TreeUse,
-		Memory: memory{s.Env.Store},
+		Memory: policy.Memory{Store: s.Env.Store},
 		Journal: s.observed(&beforeImages{
 			Journal: s.Env.Store, contents: s.Env.Store, mask: s.Env.Mask, workspace: d.workspace, wrote: d.wrote,
 		}),
@@ -294,7 +295,7 @@ func (d *drive) options() (agent.Options, error) {
 		Nested: d.nested,
 		Inbox:  s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 	}
-	team.Join(&o, s.file, s.anyHost())
+	team.Join(&o, s.file, s.Policy.AnyHost())
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}
 		o.Announcer = d

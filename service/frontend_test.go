@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -69,7 +70,7 @@ func TestFrontEnd(t *testing.T) {
 		t.Errorf("cancelled: %s, %v", rec.Status, err)
 	}
 	for tool, offered := range map[string]bool{"write_file": true, "read_file": false} { // by the token's scope
-		x, err := s.Explain(ctx, ann, service.ExplainRequest{Tool: tool})
+		x, err := s.Policy.Explain(ctx, ann, policy.ExplainRequest{Tool: tool})
 		if err != nil || len(x.Tools) != 1 || x.Tools[0].Offered != offered {
 			t.Errorf("%s: %+v, %v", tool, x, err)
 		}
@@ -80,7 +81,7 @@ func TestFrontEnd(t *testing.T) {
 			t.Errorf("usage by %s: %+v, %v", who, u, err)
 		}
 	}
-	_, err = s.SwitchTool(ctx, bob, service.SwitchRequest{Tool: "write_file"})
+	_, err = s.Policy.SwitchTool(ctx, bob, policy.SwitchRequest{Tool: "write_file"})
 	has(t, "a switch by a token", err, toolcrib.CodeForbidden)
 	if runs := listed(t, s, root); len(runs) != 2 {
 		t.Errorf("an administrator sees %d runs", len(runs))
@@ -103,7 +104,7 @@ func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolc
 	has(t, "resume as decided", err, toolcrib.CodeNotFound)
 	_, err = s.Fork(ctx, who, service.ForkRequest{Run: id}, front)
 	has(t, "fork", err, toolcrib.CodeNotFound)
-	_, err = s.Explain(ctx, who, service.ExplainRequest{Run: id})
+	_, err = s.Policy.Explain(ctx, who, policy.ExplainRequest{Run: id})
 	has(t, "explain", err, toolcrib.CodeNotFound)
 	_, err = s.WrittenBy(ctx, who, run)
 	has(t, "its files", err, toolcrib.CodeNotFound)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -24,7 +23,7 @@ import (
 func (s *Service) Notifier() (n *notify.Notifier, problems []string) {
 	var targets []notify.Target
 	for i := range s.Env.Config.Approvals.Notify {
-		t, err := s.target(&s.Env.Config.Approvals.Notify[i])
+		t, err := s.Env.NotifyTarget(&s.Env.Config.Approvals.Notify[i])
 		if err != nil {
 			problems = append(problems, err.Error())
 			continue
@@ -36,27 +35,6 @@ func (s *Service) Notifier() (n *notify.Notifier, problems []string) {
 
 func (s *Service) sender(targets ...notify.Target) *notify.Notifier {
 	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version(), Line: &s.line})
-}
-
-// target fills an address and its key in. A webhook that has no secret in the configuration
-// signs with a key of its own, so that no receiver can sign for another.
-func (s *Service) target(n *config.Notify) (t notify.Target, err error) {
-	if t.Address, err = n.URL.Resolve(s.Env.Resolver()); err != nil || !address.IsWebhook(t.Address) {
-		return t, err
-	}
-	if n.Secret.IsEmpty() {
-		keys, err := s.Env.Keys()
-		if err != nil {
-			return t, err
-		}
-		t.Key = keys.Derive("webhook " + t.Address)
-		return t, nil
-	}
-	secret, err := n.Secret.Resolve(s.Env.Resolver())
-	if err == nil {
-		t.Key, err = address.Key(secret)
-	}
-	return t, err
 }
 
 // Told is what became of a test message.
@@ -89,7 +67,7 @@ func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secret
 }
 
 func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, secrets bool) Told {
-	t, err := s.target(n)
+	t, err := s.Env.NotifyTarget(n)
 	v := Told{Key: key, Where: address.Where(t.Address)}
 	switch {
 	case err != nil:
@@ -112,25 +90,6 @@ func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, sec
 	}
 	v.OK = true
 	return v
-}
-
-// inTheClear warns of plain http to another machine.
-const inTheClear = "without encryption: arguments of calls, and the digest, go over the network in the clear; use https"
-
-// ClearNotify warns of the addresses whose messages anybody on their way can read. A
-// reference to a file or to a stored secret is not followed for that.
-func ClearNotify(c *config.Config) (warnings []string) {
-	for i := range c.Approvals.Notify {
-		v := c.Approvals.Notify[i].URL
-		if raw := v.Raw(); strings.Contains(raw, "${file:") || strings.Contains(raw, "${secret:") {
-			continue
-		}
-		if text, err := v.Resolve(config.Resolver{}); err == nil && address.IsClear(text) {
-			warnings = append(warnings, fmt.Sprintf("%s: approvals.notify[%d].url: %s is told by http, %s", v.Position(), i,
-				address.Where(text), inTheClear))
-		}
-	}
-	return warnings
 }
 
 // NoticeNotifyFailed begins the line that says that an address was not told, and is its message in the log.

@@ -9,28 +9,28 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // Nobody, and nothing, is no leave.
 func TestDecideOther_Nobody(t *testing.T) {
 	s, dir := open(t), t.TempDir()
-	for name, c := range map[string]service.OtherCall{
+	for name, c := range map[string]policy.OtherCall{
 		"nothing":           {},
 		"no folder":         {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`)},
 		"another workspace": {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: t.TempDir(), Workspace: dir},
 		"no such agent":     {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: dir, Agent: "nobody"},
 	} {
-		if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err == nil || d.Decision != "" {
+		if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err == nil || d.Decision != "" {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	c := service.OtherCall{Tool: "Write", Arguments: json.RawMessage(`{"file_path":"a","content":""}`), Cwd: dir}
-	if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann", Grants: []string{}}, c); err != nil ||
+	c := policy.OtherCall{Tool: "Write", Arguments: json.RawMessage(`{"file_path":"a","content":""}`), Cwd: dir}
+	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann", Grants: []string{}}, c); err != nil ||
 		d.Decision != api.OtherDeny {
 		t.Errorf("without grants: %+v, %v", d, err)
 	}
-	if d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil || d.Decision != api.OtherAsk {
+	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil || d.Decision != api.OtherAsk {
 		t.Errorf("a write: %+v, %v", d, err)
 	}
 }
@@ -72,7 +72,7 @@ func FuzzDecideOther(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := s.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, service.OtherCall{
+		d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, policy.OtherCall{
 			Tool: tool, Arguments: arguments, Cwd: dir, Session: tool,
 		})
 		switch {

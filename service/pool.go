@@ -12,11 +12,9 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
-	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -462,28 +460,6 @@ func (p *Pool) ending(run toolcrib.RunID) error {
 	err := toolcrib.Errorf(toolcrib.CodeOverloaded, "%s", text)
 	err.RetryAfter = time.Second
 	return err
-}
-
-// OwnWorkspace is the folder in which runs of a user work that a server starts. The first of them makes it.
-func (s *Service) OwnWorkspace(who toolcrib.Principal) (string, error) {
-	if err := env.RequireUser(who); err != nil {
-		return "", err
-	}
-	name := who.User
-	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return "", env.BadRequestf("user name cannot be used as a folder name: %s", name)
-	}
-	return filepath.Join(s.workspaces(), name), nil
-}
-
-// workspaces has the folders of [Service.OwnWorkspace].
-func (s *Service) workspaces() string { return filepath.Join(s.Env.DataDir, "workspaces") }
-
-// isOwn reports whether a folder is one of [Service.OwnWorkspace], whether it is there or not.
-func (s *Service) isOwn(dir string) bool {
-	all := s.workspaces()
-	at := filepath.Dir(dir)
-	return filepath.Base(at) == filepath.Base(all) && gate.Resolved(at) == gate.Resolved(all)
 }
 
 // Reachable returns nil if the store answers, and can be written.

@@ -3,40 +3,24 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
-
-// Change is what someone asks of a configured agent for the runs at hand. Fields that are zero say nothing.
-type Change struct {
-	Model         string // takes the place of the agent's own and of its fallbacks
-	ToolChoice    *toolcrib.ToolChoice
-	MaxIterations int
-	Limits        toolcrib.Limits // of each and the agent's the smaller counts; OnLimit replaces the agent's
-	ReadOnly      bool
-	Skills        []string // beside the agent's own
-	Answering
-}
 
 // StartRequest asks for a run.
 type StartRequest struct {
 	Agent string // of the configuration; "" = default
 	Admin bool   // the run acts with the administrator's rights of a local user; see [Service.Prepare]
-	Change
+	policy.Change
 
 	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
 	Continue  bool               // the run joins the session of the newest run; Session must be ""
@@ -76,6 +60,14 @@ func (r *StartRequest) notice(s *Service) func(string) {
 		return r.Notice
 	}
 	return s.Env.Notice
+}
+
+// Explain returns the request to explain the tools of the run.
+func (r *StartRequest) Explain() policy.ExplainRequest {
+	return policy.ExplainRequest{
+		Given: r.Given, Agent: r.Agent, Admin: r.Admin, Change: r.Change, Workspace: r.Workspace, Approve: r.Approve,
+		Tools: r.Tools, Notice: r.Notice,
+	}
 }
 
 // task is the task of the request: what its client brings.
@@ -118,19 +110,19 @@ type Prepared struct {
 // machine is an administrator of its data folder, but the model that works for them is none unless the request says
 // so (contract §1); users of toolcrib's own keep their rights.
 func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
-	return s.prepareSeeing(ctx, who, r, links{})
+	return s.prepareSeeing(ctx, who, r, policy.Paths{})
 }
 
 func (s *Service) prepareSeeing(
-	ctx context.Context, who toolcrib.Principal, r StartRequest, looked links,
+	ctx context.Context, who toolcrib.Principal, r StartRequest, seen policy.Paths,
 ) (*Prepared, error) {
 	s.Env.LearnSecrets()
 	tell := r.notice(s)
-	p, err := s.prepared(forRuns(who, r.Admin), r.Agent, r.Change, tell)
+	p, err := s.prepared(policy.RunsAs(who, r.Admin), r.Agent, r.Change, tell)
 	if err != nil {
 		return nil, err
 	}
-	if p.Workspace, err = s.workspace(r.Workspace, looked); err != nil {
+	if p.Workspace, err = s.Policy.Workspace(r.Workspace, seen); err != nil {
 		return nil, err
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
@@ -163,16 +155,12 @@ func (s *Service) prepareSeeing(
 	return p, err
 }
 
-// forRuns is whom the runs of who act for.
-func forRuns(who toolcrib.Principal, admin bool) toolcrib.Principal {
-	who.Admin = who.Admin && (admin || !standing.Local(who.User))
-	return who
-}
-
 // prepared finds an agent of the configuration by its name. A name that no agent has is an
 // error that says which there are.
-func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell func(string)) (*Prepared, error) {
-	def, err := s.Agent(name, ch)
+func (s *Service) prepared(
+	who toolcrib.Principal, name string, ch policy.Change, tell func(string),
+) (*Prepared, error) {
+	def, err := s.Policy.Agent(name, ch)
 	if err != nil {
 		return nil, err
 	}
@@ -181,78 +169,6 @@ func (s *Service) prepared(who toolcrib.Principal, name string, ch Change, tell 
 	}
 	s.Env.TellIgnored(s.Env.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
-}
-
-// Agent is an agent as the configuration has it, with a change.
-func (s *Service) Agent(name string, ch Change) (toolcrib.Agent, error) {
-	def, err := s.Env.Config.Agent(name, s.Env.Resolver())
-	switch {
-	case err == nil:
-		err = ch.apply(&def)
-	case !models.OfConfig(err) && s.Env.Driver == env.DriverServer: // the error lists agents that others may not know
-		err = env.BadRequestf("there is no agent %q that you may use", guard.Cut(name, maxAgentName))
-	case !models.OfConfig(err):
-		err = env.BadRequestf("%v", err)
-	}
-	return def, err
-}
-
-// maxAgentName bounds how much of an unknown name is repeated.
-const maxAgentName = 100
-
-// apply changes an agent.
-func (ch *Change) apply(def *toolcrib.Agent) (err error) {
-	if ch.Model != "" {
-		def.Model, def.Fallback = ch.Model, nil
-	}
-	for _, n := range []int{ch.MaxIterations, ch.Limits.MaxIterations} {
-		if n < 0 || n > toolcrib.MaxIterationsCeiling {
-			return env.BadRequestf("max_iterations: must be 1 to %d, not %d", toolcrib.MaxIterationsCeiling, n)
-		}
-	}
-	def.Limits.MaxIterations = cmp.Or(ch.MaxIterations, def.Limits.MaxIterations)
-	ch.lower(&def.Limits)
-	if ch.ToolChoice != nil {
-		def.ToolChoice = *ch.ToolChoice
-	}
-	def.ReadOnly, def.RunReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
-	def.RunSkills = ch.Skills
-	if def.Skills, err = WithSkills(def.Skills, ch.Skills); err != nil {
-		return err
-	}
-	return ch.Answering.apply(def)
-}
-
-// lower lowers limits.
-func (ch *Change) lower(to *toolcrib.Limits) {
-	asked := &ch.Limits
-	if *asked == (toolcrib.Limits{}) {
-		return
-	}
-	*to = to.WithDefaults()
-	to.MaxIterations = smaller(to.MaxIterations, asked.MaxIterations)
-	to.MaxParallel = smaller(to.MaxParallel, asked.MaxParallel)
-	to.MaxCallsPerTurn = smaller(to.MaxCallsPerTurn, asked.MaxCallsPerTurn)
-	if to.MaxIdenticalCalls = smaller(to.MaxIdenticalCalls, asked.MaxIdenticalCalls); to.MaxIdenticalCalls == 0 {
-		to.MaxIdenticalCalls = asked.MaxIdenticalCalls // the agent has no bound
-	}
-	if asked.ToolTimeout > 0 {
-		to.ToolTimeout, to.ToolTimeoutSet = smaller(to.ToolTimeout, asked.ToolTimeout), true
-	}
-	to.MaxResultBytes = smaller(to.MaxResultBytes, asked.MaxResultBytes)
-	to.MaxDepth = smaller(to.MaxDepth, asked.MaxDepth)
-	to.WallTime = smaller(to.WallTime, asked.WallTime)
-	if asked.OnLimit != "" {
-		to.OnLimit = asked.OnLimit
-	}
-}
-
-// smaller returns the smaller of a limit and what is asked; 0 asks for nothing.
-func smaller[T int | time.Duration](limit, asked T) T {
-	if asked > 0 && asked < limit {
-		return asked
-	}
-	return limit
 }
 
 // OpenModels resolves and opens the models of the agent. One without a model gets the
@@ -277,30 +193,30 @@ func (p *Prepared) open(tell func(string)) (err error) {
 // skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
 // it before. A run of one given call has no model. One of an agent that its user may not use will be
 // refused, and has nothing of the agent that its user could read in it.
-func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string), looked links) error {
+func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string), seen policy.Paths) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
 	if task.Given != nil {
 		task.Agent.Model, task.Agent.Fallback, task.Models = "", nil, nil
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Env.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
-	if refused, err := p.s.mayRun(ctx, p.Who, p.Agent.Name); err != nil {
+	if refused, err := p.s.Policy.MayRun(ctx, p.Who, p.Agent.Name); err != nil {
 		return err
 	} else if refused != "" {
 		d := &task.Agent
 		*d = toolcrib.Agent{Name: d.Name, Model: d.Model, Fallback: d.Fallback, Limits: d.Limits}
 		return nil
 	}
-	p.s.giveProject(task, tell, looked)
-	return p.s.giveSkills(task, tell, looked)
+	p.s.Policy.AddProject(task, tell, seen)
+	return p.s.Policy.AddSkills(task, tell, seen)
 }
 
 // theGate is the gate of the runs.
-func (p *Prepared) theGate(looked links) (*gate.Gate, error) {
+func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 	if p.gate != nil {
 		return p.gate, nil
 	}
-	g, err := p.s.gate(p.Workspace, looked)
+	g, err := p.s.Policy.Gate(p.Workspace, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -327,60 +243,31 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	}
 }
 
-// missedMCP are the tools that the run would be offered if their servers, which have failed or cannot be started, had
-// started.
+// missedMCP returns the names of the tools that the run would be offered if their servers, which have failed or
+// cannot be started, had started.
 func (p *Prepared) missedMCP(ctx context.Context) []string {
 	tools := p.s.MCP.Missed()
 	if len(tools) == 0 {
 		return nil
 	}
-	switches := &availability{store: p.s.Env.Store}
-	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.s.People.Standing()})
+	scope, err := p.s.Policy.Scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
 	if err != nil {
 		return nil
 	}
-	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
-	if err != nil {
-		return nil
-	}
-	offer, err := g.Offer(ctx, p.Who, scope)
-	if err != nil {
-		return nil
-	}
-	return offer.Record.Names()
+	return p.s.Policy.OfferOf(ctx, p.Who, tools, scope)
 }
 
 // Offer is what the gate would offer the next run.
 func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
-	g, err := p.theGate(links{})
+	g, err := p.theGate(nil)
 	if err != nil {
 		return gate.Offer{}, err
 	}
-	scope, err := p.s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
+	scope, err := p.s.Policy.Scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell)
 	if err != nil {
 		return gate.Offer{}, err
 	}
 	return g.Offer(ctx, p.Who, scope)
-}
-
-// scope is what a run of an agent would be judged under.
-func (s *Service) scope(
-	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string, tell func(string),
-) (gate.Scope, error) {
-	limits := def.Limits.WithDefaults()
-	k, err := s.ChooseSkills(def.Skills)
-	if err != nil {
-		return gate.Scope{}, err
-	}
-	k.Tell(s.Env.Once(tell))
-	return gate.Scope{
-		Agent: def.Name, AgentTools: def.Tools, RunTools: tools, SkillTools: k.Tools, HasSkills: k.Any(),
-		ReadOnly: def.ReadOnly, TaintWrites: def.TaintWrites, Workspace: workspace, MaxDepth: limits.MaxDepth,
-		Unattended:  approve == agent.ApproveDeny,
-		AllApproved: approve == agent.ApproveAll && !s.Env.Config.Approvals.FourEyes,
-		MaxCalls:    limits.MaxCallsPerTurn, MaxRepeats: limits.MaxIdenticalCalls, Timeout: limits.ToolTimeout,
-		TimeoutSet: limits.ToolTimeoutSet, MaxBytes: limits.MaxResultBytes, FindAbove: def.FindAbove,
-	}, nil
 }
 
 // subAgent prepares the run of an agent that another run starts in the middle of its work; several may be prepared
@@ -399,7 +286,7 @@ func (s *Service) subAgent(
 		return task, env.BadRequestf("no agent is named; there is %s", strings.Join(s.Env.Config.AgentNames(), ", "))
 	}
 	told := s.Env.Serial(tell)
-	p, err := s.prepared(who, name, Change{}, told)
+	p, err := s.prepared(who, name, policy.Change{}, told)
 	if err != nil {
 		return task, err
 	}
@@ -407,7 +294,7 @@ func (s *Service) subAgent(
 	if err := p.open(told); err != nil {
 		return task, err
 	}
-	if err := p.fill(ctx, &task, told, links{}); err != nil {
+	if err := p.fill(ctx, &task, told, policy.Paths{}); err != nil {
 		return agent.Task{}, err
 	}
 	once := s.Env.Once(told)
@@ -417,106 +304,14 @@ func (s *Service) subAgent(
 	return task, nil
 }
 
-// Agent is an agent in the words of the configuration, with defaults filled in and secrets
-// masked. Who is not to read the configuration has no position and of the keys only some.
-type Agent struct {
-	Name     string
-	Position string // where it is configured; default = nowhere
-	config.Agent
-}
-
-// MarshalJSON writes the name and the position before the keys of the configuration.
-func (a Agent) MarshalJSON() ([]byte, error) {
-	if a.Position == "" {
-		return json.Marshal(struct {
-			Name        string   `json:"name"`
-			Description string   `json:"description"`
-			Model       string   `json:"model"`
-			Tools       []string `json:"tools"`
-		}{a.Name, a.Description, a.Model, a.Tools})
+// tellUnknown says once what of the lists of the runs means no tool and is dropped: of their own
+// list, of the agent, and of the skills that they were given.
+func (p *Prepared) tellUnknown() {
+	if p.told {
+		return
 	}
-	head, err := json.Marshal(map[string]string{"name": a.Name, "position": a.Position})
-	if err != nil {
-		return nil, err
+	p.told = true
+	for _, text := range p.s.Policy.UnknownNames(p.gate, &p.Agent, p.Tools) {
+		p.tell(text)
 	}
-	return slices.Concat(head[:len(head)-1], []byte{','}, config.ShowJSON(a.Agent)[1:]), nil
-}
-
-// Agents returns the agents of the configuration, by their names, to administrators as they are
-// configured. Others see of those that they may use what they are for, the model and the tools.
-func (s *Service) Agents(ctx context.Context, who toolcrib.Principal) (list []Agent, err error) {
-	if err := env.RequireUser(who); err != nil {
-		return nil, err
-	}
-	names := s.Env.Config.AgentNames()
-	if !env.ReadsConfig(who) {
-		if names, err = s.RunnableAgents(ctx, who); err != nil {
-			return nil, err
-		}
-	}
-	list = make([]Agent, len(names))
-	for i, name := range names {
-		list[i] = Agent{Name: name, Agent: s.Env.Config.Agents[name]}
-		if env.ReadsConfig(who) {
-			list[i].Position = s.Env.Config.Position(config.JoinKey("agents", name))
-		}
-		if list[i].Model == "" {
-			list[i].Model = s.Env.Config.Agents[config.DefaultAgent].Model
-		}
-	}
-	return list, nil
-}
-
-// Answering is how a run is to answer, as far as that differs from its agent.
-type Answering struct {
-	System          string   // is added to the agent's own
-	Temperature     *float64 // nil = the agent's
-	MaxOutputTokens int      // of the agent's and this the smaller counts; 0 = the agent's
-	Reasoning       string   // low | medium | high | off; "" = as the model is configured
-	// Schema of the answer, for an agent that has none; nil = any text.
-	Schema json.RawMessage
-}
-
-func (a *Answering) apply(def *toolcrib.Agent) error {
-	if def.System != "" && a.System != "" {
-		def.System += "\n\n"
-	}
-	def.System += a.System
-	if a.Temperature != nil {
-		def.Temperature = a.Temperature
-	}
-	if n := a.MaxOutputTokens; n > 0 {
-		def.MaxOutputTokens = min(cmp.Or(def.MaxOutputTokens, math.MaxInt), n)
-	}
-	if len(a.Schema) > 0 && len(def.OutputSchema) > 0 {
-		return env.BadRequestf("the agent %s has a schema for its answers, and takes no other", def.Name)
-	}
-	if len(a.Schema) > 0 {
-		def.OutputSchema = a.Schema
-	}
-	return nil
-}
-
-// mayRun reports whether who may have a run of an agent today, as [gate.Gate.MayRun].
-func (s *Service) mayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
-	g, err := gate.New(gate.Options{People: s.People.Standing(), Availability: gate.Overrides{Off: true}})
-	if err != nil {
-		return "", err
-	}
-	return g.MayRun(ctx, who, agent)
-}
-
-// RunnableAgents returns the names of the agents of which who may have a run today.
-func (s *Service) RunnableAgents(ctx context.Context, who toolcrib.Principal) ([]string, error) {
-	names := []string{}
-	for _, name := range s.Env.Config.AgentNames() {
-		refused, err := s.mayRun(ctx, who, name)
-		if err != nil {
-			return nil, err
-		}
-		if refused == "" {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }

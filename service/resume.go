@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -318,7 +319,7 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		return nil, err
 	}
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
-		task, err := r.Forked(ctx, rec.ID, round, forRuns(who, q.Admin), q.Prompt, approve)
+		task, err := r.Forked(ctx, rec.ID, round, policy.RunsAs(who, q.Admin), q.Prompt, approve)
 		if err != nil {
 			return nil, err
 		}
@@ -363,13 +364,13 @@ func (s *Service) driveAgain(
 		}
 		chosen = &infos[0]
 	}
-	g, err := s.gateFor(start.Workspace, start)
+	g, err := s.Policy.GateFor(start.Workspace, start)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
 	d.missing = s.MCP.Need(context.Background(), start.Offer.Names(), g)
-	if texts := s.unknown(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
+	if texts := s.Policy.UnknownNames(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
 		s.Env.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
 	}
 	return d, chosen, nil

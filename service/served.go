@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -72,8 +73,8 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	p.models.Alone(true)
 	p.Agent.FindAbove = 0 // clients are given the whole list
 	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
-	if v.scope, err = s.scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell); err == nil {
-		_, err = p.theGate(links{})
+	if v.scope, err = s.Policy.Scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell); err == nil {
+		_, err = p.theGate(policy.Paths{})
 	}
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ const AgentTool = "agent__"
 func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	scope, err := v.scope, error(nil)
 	if len(v.p.Agent.Skills) > 0 { // they may have been switched off
-		scope, err = v.s.scope(&v.p.Agent, v.p.Workspace, v.p.Approve, v.p.Tools, v.p.tell)
+		scope, err = v.s.Policy.Scope(&v.p.Agent, v.p.Workspace, v.p.Approve, v.p.Tools, v.p.tell)
 	}
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	if i := slices.IndexFunc(specs, named(spawn.Name)); i >= 0 {
 		of := specs[i]
 		specs = slices.Delete(specs, i, i+1)
-		for _, a := range callableAgents(v.s.Env.Config) {
+		for _, a := range policy.CallableAgents(v.s.Env.Config) {
 			name := AgentTool + a.Name
 			refused, err := v.p.gate.MayRun(ctx, v.p.Who, a.Name)
 			if err != nil || refused != "" || !toolcrib.ValidToolName(name) || slices.ContainsFunc(specs, named(name)) {
@@ -211,7 +212,7 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	name, ok := v.agents[c.Name]
 	v.mu.Unlock()
 	if !ok {
-		return v.s.givenCall(c.Name, c.Arguments)
+		return policy.NewCall(v.s.Env.Mask, c.Name, c.Arguments)
 	}
 	raw := c.Arguments
 	canonical, err := guard.Arguments(raw)
@@ -222,7 +223,7 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	} else if err == nil { // with two names of an agent the gate refuses it
 		raw = append([]byte(`{"agent":"","agent":"",`), bytes.TrimLeft(canonical, "{")...)
 	}
-	return v.s.givenCall(spawn.Name, raw)
+	return policy.NewCall(v.s.Env.Mask, spawn.Name, raw)
 }
 
 // begin takes the canary out of a call, and begins its task with what the client has read before.

@@ -7,20 +7,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/people"
-	"github.com/toolcrib/toolcrib/tool/system"
-	"github.com/toolcrib/toolcrib/tool/web"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // Service is what front ends do with a data folder under a configuration. It may be used by several goroutines once
@@ -30,6 +27,7 @@ type Service struct {
 	Models *models.Models
 	MCP    *mcpset.Set
 	People *people.People
+	Policy *policy.Policy
 	*folder
 }
 
@@ -39,19 +37,9 @@ type folder struct {
 
 	inEffect atomic.Pointer[Service] // under the configuration that was put into effect; nil until one was
 
-	// preparing is held while an agent is prepared, and protects what is opened or read for the first time then:
-	// runs that start others prepare agents at the same time.
-	preparing sync.Mutex
-	skills    skillState
-	ids       ids
+	ids ids
 
-	logged system.LogRing // used if there is no log file
-
-	line     notify.Line // messages to people that are still to be sent
-	pages    web.Cache
-	ruled    ruled
-	lastGate atomic.Pointer[gate.Gate] // the next one mostly has the same tools
-	gates    gates
+	line notify.Line // messages to people that are still to be sent
 }
 
 // New returns a service. It opens nothing: much works without a store.
@@ -59,6 +47,7 @@ func New(o env.Options) *Service {
 	e := env.New(o)
 	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
 	s.People = people.New(e, s.endRuns)
+	s.Policy = policy.New(e, s.MCP, s.People)
 	return s
 }
 
@@ -67,6 +56,7 @@ func (s *Service) Under(c *config.Config) *Service {
 	e := s.Env.Under(c)
 	other := &Service{Env: e, Models: s.Models.Under(e), MCP: s.MCP.Under(e), folder: s.folder}
 	other.People = s.People.Under(e, other.endRuns)
+	other.Policy = s.Policy.Under(e, other.MCP, other.People)
 	return other
 }
 

@@ -207,7 +207,7 @@ func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	if len(second.Skills) != 0 || second.SkillTools == nil || len(second.SkillTools) != 0 {
 		t.Errorf("a skill that has changed counts: %+v %q", second.Skills, second.SkillTools)
 	}
-	set := a.sameSkills(first.Skills)
+	set := a.Policy.SameSkills(first.Skills)
 	if names := set.Names(); !slices.Equal(names, []string{"house"}) {
 		t.Errorf("the first run has %q", names)
 	}

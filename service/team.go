@@ -14,14 +14,11 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
-	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
-	"github.com/toolcrib/toolcrib/tool/spawn"
-	"github.com/toolcrib/toolcrib/tool/verify"
-	"github.com/toolcrib/toolcrib/tool/web"
 )
 
 // TeamRequest asks several agents (contract §10), in the words of HTTP and MCP. Which fields
@@ -60,8 +57,8 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	p := &Prepared{Who: forRuns(who, r.Admin), Approve: r.Approve, s: s, models: &models.Choice{}, tell: r.notice(s)}
-	if p.Workspace, err = s.Workspace(r.Workspace); err != nil {
+	p := &Prepared{Who: policy.RunsAs(who, r.Admin), Approve: r.Approve, s: s, models: &models.Choice{}, tell: r.notice(s)}
+	if p.Workspace, err = s.Policy.Workspace(r.Workspace, nil); err != nil {
 		return nil, task, err
 	}
 	task = agent.Task{
@@ -80,7 +77,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 		err = q.Fill(plan, &task)
 	}
 	if err == nil {
-		p.gate, err = s.teamGate(p.Workspace)
+		p.gate, err = s.Policy.TeamGate(p.Workspace)
 	}
 	if err != nil {
 		return nil, task, err
@@ -136,13 +133,13 @@ func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRe
 		if known := s.Env.Config.AgentNames(); !slices.ContainsFunc(r.Agents, func(name string) bool {
 			return slices.Contains(known, name)
 		}) {
-			if _, err = s.Agent(r.Agents[0], Change{}); err != nil { // which says what agents there are
+			if _, err = s.Policy.Agent(r.Agents[0], policy.Change{}); err != nil { // which says what agents there are
 				err = env.BadRequestf("agents: %v", err)
 			}
 		}
 		return err
 	case !ok:
-		r.Agents, err = s.RunnableAgents(ctx, who)
+		r.Agents, err = s.Policy.RunnableAgents(ctx, who)
 		return err
 	}
 	r.Agents = panel.Agents
@@ -259,47 +256,10 @@ func ReadRubric(file string) ([]team.Item, error) {
 	return list, nil
 }
 
-// teamGate is the gate of a team's runs. It has no other tools than spawn, for the conductor,
-// and those that workers may be given (X2).
-func (s *Service) teamGate(workspace string) (*gate.Gate, error) {
-	people := s.People.Standing()
-	people.Renew()
-	return s.gateOf(workspace, &availability{store: s.Env.Store}, people, s.ofWorkers)
-}
-
-// ofWorkers are the tools of such a gate.
-func (s *Service) ofWorkers(builtIn []toolcrib.Tool) []toolcrib.Tool {
-	o := s.web()
-	o.Worker = true
-	tools := append(web.New(o), verify.New(verify.Options{Fetch: web.WorkerFetch})...)
-	for _, t := range builtIn {
-		if t.Spec().Name == spawn.Name {
-			tools = append(tools, t)
-		}
-	}
-	return tools
-}
-
-// gateFor is the gate of a run that has begun.
-func (s *Service) gateFor(workspace string, start *journal.RunStarted) (*gate.Gate, error) {
-	if ofTeam(start) {
-		return s.teamGate(workspace)
-	}
-	return s.Gate(workspace)
-}
-
-// anyHost reports whether fetch reaches hosts that nobody has named.
-func (s *Service) anyHost() bool { return slices.Contains(s.Env.Config.Tools.Web.Allow, "*") }
-
-// ofTeam reports whether a run is that of a conductor, or of a worker with tools.
-func ofTeam(start *journal.RunStarted) bool {
-	return team.PlanOf(start) != nil || start != nil && start.Worker != nil
-}
-
 // gateOfRun is the gate of a run in the store. One that cannot be read is not a team's.
 func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gate, error) {
 	start, _ := s.startOf(ctx, rec.ID)
-	return s.gateFor(rec.Workspace, start)
+	return s.Policy.GateFor(rec.Workspace, start)
 }
 
 // teamReport is what a team's run has come to; nil = it is another run.

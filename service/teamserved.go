@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/team"
 )
 
@@ -96,7 +97,7 @@ func (v *Serving) askTeam(
 	if err != nil {
 		return nil, err
 	}
-	return v.served(ctx, v.s.givenCall(c.Name, c.Arguments), state)
+	return v.served(ctx, policy.NewCall(v.s.Env.Mask, c.Name, c.Arguments), state)
 }
 
 // teamResult is what a client reads of a team's run that has ended.

@@ -20,7 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/server"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 func (a *app) agentsListCommand(cmd *cobra.Command) {
@@ -70,7 +70,7 @@ func (a *app) agents(ctx context.Context, who toolcrib.Principal) ([]shownAgent,
 		err := a.remote.Get(ctx, client.Path("agents"), nil, &list)
 		return list.Agents, err
 	}
-	known, err := a.service.Agents(ctx, who)
+	known, err := a.service.Policy.Agents(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (a *app) modelsRefreshCommand(cmd *cobra.Command) {
 		}
 		return info, func() {
 			fmt.Fprintf(a.out, "%s of %s%s, kept in %s\n", render.Count(info.Models, "model"), guard.Visible(info.Source),
-				dated(info), service.PathText(c.Models.CatalogPath()))
+				dated(info), policy.PathText(c.Models.CatalogPath()))
 		}, nil
 	})
 }

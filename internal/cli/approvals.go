@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -213,7 +214,7 @@ func (a *app) rememberedListCommand(cmd *cobra.Command) {
 				revoked = day(m.RevokedAt) + " by " + m.RevokedBy
 			}
 			return []string{
-				short(m.ID), rememberedFor(m), render.RememberedText(service.RememberedCalls(*m)), m.Workspace,
+				short(m.ID), rememberedFor(m), render.RememberedText(policy.RememberedCalls(*m)), m.Workspace,
 				string(m.Effect), m.By, day(m.At), revoked,
 			}
 		})

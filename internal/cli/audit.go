@@ -21,8 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/people"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -167,7 +167,7 @@ func (a *app) auditExportCommand(cmd *cobra.Command) {
 // recordTrust records that the content of a folder became trusted or stopped being trusted. The folder
 // may contain the configuration that locates the data folder, so the event goes to the data folder that
 // is in use afterwards. A failure to record does not undo the change; it is reported in a notice.
-func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *service.Folder) {
+func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *policy.Folder) {
 	err := a.storeOfTrust(ctx)
 	who := toolcrib.Principal{}
 	if err == nil {
@@ -177,7 +177,7 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *servi
 		a.notice("not recorded in the audit log: %v", err)
 		return
 	}
-	a.service.RecordTrust(ctx, who, kind, folder, "")
+	a.service.Policy.RecordTrust(ctx, who, kind, folder, "")
 }
 
 // storeOfTrust opens the store of the configuration in effect without asking: a configuration of the

@@ -26,6 +26,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 func (a *app) chatCommand(cmd *cobra.Command) {
@@ -117,7 +118,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	}
 	c.start.Session, c.start.Continue, c.approve = "", false, c.start.Approve
 	if a.remote == nil {
-		if c.workspace, err = a.service.Workspace(c.start.Workspace); err != nil {
+		if c.workspace, err = a.service.Policy.Workspace(c.start.Workspace, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -310,7 +311,7 @@ func (c *chat) answering(ctx context.Context, name string) error {
 		return err
 	}
 	r := c.start
-	r.Agent, r.Change = name, service.Change{ReadOnly: c.start.ReadOnly, Skills: c.start.Skills}
+	r.Agent, r.Change = name, policy.Change{ReadOnly: c.start.ReadOnly, Skills: c.start.Skills}
 	return c.change(ctx, r, func(next toolcrib.Agent) string { return "agent " + name + " answers, by " + next.Model })
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -194,18 +195,18 @@ func (c *chat) tools(ctx context.Context, list string) error {
 }
 
 // offered returns the tools that the next run may call.
-func (c *chat) offered(ctx context.Context) (specs []service.Tool, err error) {
+func (c *chat) offered(ctx context.Context) (specs []policy.Tool, err error) {
 	c.mu.Lock()
 	r := c.start
 	c.mu.Unlock()
 	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
-	x, err := c.a.api.Explain(ctx, c.who, service.ExplainRequest{StartRequest: r})
+	x, err := c.a.api.Explain(ctx, c.who, r.Explain())
 	if err != nil {
 		return nil, err
 	}
 	tools, err := c.a.api.Tools(ctx, c.who)
 	for _, one := range x.Tools {
-		i := slices.IndexFunc(tools, func(t service.Tool) bool { return t.Name == one.Tool })
+		i := slices.IndexFunc(tools, func(t policy.Tool) bool { return t.Name == one.Tool })
 		if one.Offered && i >= 0 {
 			specs = append(specs, tools[i])
 		}

@@ -32,7 +32,7 @@ func (c *chat) inWorkspace() (root *os.Root, hidden func(name string) bool, err 
 		root, err = os.OpenRoot(".")
 		return root, func(string) bool { return false }, err
 	}
-	protected, err := c.a.service.Protection(c.workspace)
+	protected, err := c.a.service.Policy.Protection(c.workspace, nil)
 	if err != nil {
 		return nil, nil, err
 	}

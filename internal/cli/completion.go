@@ -157,7 +157,7 @@ func ownApprovals(c call) ([]string, error) {
 }
 
 func ownRemembered(c call) ([]string, error) {
-	all, err := c.Remembered(c, c.who, false, completed)
+	all, err := c.Policy.Remembered(c, c.who, false, completed)
 	all = slices.DeleteFunc(all, func(m store.Remembered) bool { return m.User != c.who.User })
 	return listed(all, func(m store.Remembered) string { return offered(short(m.ID), m.Tool) }, err)
 }
@@ -184,7 +184,7 @@ func secretNames(c call) ([]string, error) {
 }
 
 func skillNames(c call) ([]string, error) {
-	k, err := c.Skills()
+	k, err := c.Policy.Skills(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ type namesKnown struct{ tools, groups, agents []string }
 // namesNow returns the names that exist under a configuration. Of the tools it uses only their
 // specifications.
 func (a *app) namesNow(c *config.Config) (n namesKnown, err error) {
-	specs, err := a.about(c).ToolSpecs()
+	specs, err := a.about(c).Policy.ToolSpecs()
 	if err != nil {
 		return n, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 func (a *app) configSchemaCommand(cmd *cobra.Command) {
@@ -116,12 +117,12 @@ func (a *app) configErrors(
 	c *config.Config, known config.Errors, more ...config.Error,
 ) (all, warnings config.Errors, err error) {
 	kept := a.about(c)
-	warnings, err = kept.CheckRules()
+	warnings, err = kept.Policy.CheckRules()
 	var found config.Errors
 	if err != nil && !errors.As(err, &found) && len(known) == 0 {
 		return nil, nil, err // the cause is what could not be read
 	}
-	skills, err := kept.SkillProblems()
+	skills, err := kept.Policy.SkillProblems()
 	if err != nil && len(known) == 0 {
 		return nil, nil, err
 	}
@@ -165,7 +166,7 @@ func (a *app) checkConfig() (any, func(), error) {
 		for _, e := range ignored {
 			notices = append(notices, e.Error())
 		}
-		notices = slices.Concat(notices, models.UnusableProviders(c), service.ClearNotify(c))
+		notices = slices.Concat(notices, models.UnusableProviders(c), env.ClearNotify(c))
 	}
 	for _, text := range notices {
 		a.note(text)
@@ -212,7 +213,7 @@ func (a *app) trusted(path string, content []byte) error {
 	if !errors.As(err, &untrusted) || !a.inTerminal || !a.errTerminal {
 		return err
 	}
-	folder, lookErr := service.LookAt(filepath.Dir(path))
+	folder, lookErr := policy.LookAt(filepath.Dir(path))
 	if lookErr != nil {
 		return lookErr
 	}

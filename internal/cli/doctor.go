@@ -99,7 +99,7 @@ func (a *app) tell(findings []finding) {
 func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	c, source, err := a.configurationAnyway()
 	if err == nil {
-		_, err = a.about(c).CheckRules()
+		_, err = a.about(c).Policy.CheckRules()
 	}
 	findings = []finding{a.configFinding(c, source, err)}
 	broken = err != nil

@@ -21,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/render"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // The values of --fail-on.
@@ -31,7 +31,7 @@ const (
 )
 
 func (a *app) gateBacktestCommand(cmd *cobra.Command) {
-	var r service.BacktestRequest
+	var r policy.BacktestRequest
 	var failOn string
 	flags := cmd.Flags()
 	sinceUntil(flags, &r.Since, &r.Until)
@@ -57,13 +57,13 @@ func (a *app) gateBacktestCommand(cmd *cobra.Command) {
 
 // backtest judges the stored calls again and shows progress. Unless the output is JSON, it shows the
 // calls with a different verdict.
-func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bool) (b service.Backtest, err error) {
+func (a *app) backtest(ctx context.Context, r policy.BacktestRequest, asJSON bool) (b policy.Backtest, err error) {
 	if _, err := a.administering(ctx); err != nil {
 		return b, err
 	}
 	c, err := a.configuration()
 	if err == nil {
-		_, err = a.about(c).CheckRules() // before a store is created for it
+		_, err = a.about(c).Policy.CheckRules() // before a store is created for it
 	}
 	if err == nil {
 		err = a.openRuns(ctx, c)
@@ -80,18 +80,18 @@ func (a *app) backtest(ctx context.Context, r service.BacktestRequest, asJSON bo
 	r.Looked = func(runs, calls int) { shown.show(render.Count(runs, "run") + ", " + render.Count(calls, "call")) }
 	if !asJSON {
 		r.Damaged = func(err error) { shown.end(); a.complain(err.Error()) }
-		r.Changed = func(c service.ChangedCall) {
+		r.Changed = func(c policy.ChangedCall) {
 			shown.end()
 			a.showChanged(&c, told != c.Run)
 			told = c.Run
 		}
 	}
-	return s.Backtest(ctx, who, r)
+	return s.Policy.Backtest(ctx, who, r)
 }
 
 // showChanged shows a call with a different verdict, under the name of its run if it is the run's
 // first.
-func (a *app) showChanged(c *service.ChangedCall, first bool) {
+func (a *app) showChanged(c *policy.ChangedCall, first bool) {
 	out, s := a.out, a.outStyle
 	if first {
 		fmt.Fprintf(out, "%s  %s  %s\n", s.Bold(short(c.Run)), minute(c.Time),
@@ -106,7 +106,7 @@ func (a *app) showChanged(c *service.ChangedCall, first bool) {
 }
 
 // verdictText formats a verdict and where it was decided.
-func verdictText(v service.ShownVerdict, position bool) string {
+func verdictText(v policy.ShownVerdict, position bool) string {
 	text := map[toolcrib.Decision]string{toolcrib.Allow: "allowed", toolcrib.Ask: "asked"}[v.Decision]
 	if text == "" {
 		text = "refused"
@@ -128,7 +128,7 @@ func verdictText(v service.ShownVerdict, position bool) string {
 }
 
 // failures lists the findings that --fail-on selects.
-func failures(b *service.Backtest, on string) (found []string) {
+func failures(b *policy.Backtest, on string) (found []string) {
 	s := &b.Summary
 	add := func(n int, noun, text string) {
 		if n > 0 {
@@ -151,12 +151,12 @@ func failures(b *service.Backtest, on string) (found []string) {
 	return found
 }
 
-func (a *app) summarize(b *service.Backtest, failOn string) {
+func (a *app) summarize(b *policy.Backtest, failOn string) {
 	out, s := a.out, &b.Summary
 	a.summarizeOffers(b.Offers)
 	under := "no configuration file"
 	if b.Config != "" {
-		under = service.PathText(b.Config)
+		under = policy.PathText(b.Config)
 	}
 	fmt.Fprintf(out, "%s of %s judged under %s: %d unchanged, %d wider, %d narrower, %d for another reason\n",
 		render.Count(s.Judged, "call"), render.Count(s.Runs, "run"), under, s.Unchanged, s.Wider, s.Narrower, s.Otherwise)
@@ -186,13 +186,13 @@ func (a *app) summarize(b *service.Backtest, failOn string) {
 }
 
 // summarizeOffers shows the tools that would be offered differently, grouped by kind.
-func (a *app) summarizeOffers(offers []*service.ChangedOffer) {
+func (a *app) summarizeOffers(offers []*policy.ChangedOffer) {
 	var kinds []string
 	tools := map[string][]string{}
 	for _, o := range offers {
 		kind := "would be offered in " + render.Count(o.Runs, "run")
 		if !o.Offered {
-			why := verdictText(service.ShownVerdict{Reason: o.Reason, Position: o.Position}, true)
+			why := verdictText(policy.ShownVerdict{Reason: o.Reason, Position: o.Position}, true)
 			kind = "would not be offered in " + render.Count(o.Runs, "run") + strings.TrimPrefix(why, "refused")
 		}
 		if tools[kind] == nil {
@@ -230,17 +230,17 @@ func (a *app) gateRulesCommand(cmd *cobra.Command) {
 	var from time.Time
 	cmd.Flags().Func("since", "", since(&from))
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		uses, err := c.RuleUses(c, c.who, from)
+		uses, err := c.Policy.RuleUses(c, c.who, from)
 		return uses, func() { a.showRules(uses) }, err
 	})
 }
 
-func (a *app) showRules(uses []*service.RuleUse) {
+func (a *app) showRules(uses []*policy.RuleUse) {
 	if len(uses) == 0 {
 		fmt.Fprintln(a.out, "there are no rules; see docs/rules.md")
 		return
 	}
-	table(a, "RULE|THEN|TOOLS|CALLS|LAST|WHERE|WHEN", uses, func(of **service.RuleUse) []string {
+	table(a, "RULE|THEN|TOOLS|CALLS|LAST|WHERE|WHEN", uses, func(of **policy.RuleUse) []string {
 		u := *of
 		then, last, tools := u.Then, "never", toolsText(u.Tools)
 		if u.LastUsed != nil {
@@ -298,7 +298,7 @@ func (a *app) answersHook(cmd *cobra.Command) {
 }
 
 func (a *app) gateHookCommand(cmd *cobra.Command) {
-	var request service.OtherCall
+	var request policy.OtherCall
 	flags := cmd.Flags()
 	flags.Func("agent", "", filled(&request.Agent))
 	flags.Func("workspace", "", filled(&request.Workspace))
@@ -311,7 +311,7 @@ func (a *app) gateHookCommand(cmd *cobra.Command) {
 }
 
 // judgeHook answers a hook. It writes nothing if the other agent's own permissions are to decide.
-func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
+func (a *app) judgeHook(c call, request policy.OtherCall, allow bool) error {
 	err := a.readHook(&request)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 	if c.Service, c.who, err = a.changing(c); err != nil {
 		return err
 	}
-	d, err := c.DecideOther(c, c.who, request)
+	d, err := c.Policy.DecideOther(c, c.who, request)
 	if err != nil || d.Decision == api.OtherAllow && !allow {
 		return err
 	}
@@ -340,7 +340,7 @@ func (a *app) judgeHook(c call, request service.OtherCall, allow bool) error {
 }
 
 // readHook reads the call from standard input.
-func (a *app) readHook(request *service.OtherCall) error {
+func (a *app) readHook(request *policy.OtherCall) error {
 	if a.inTerminal {
 		return usagef("standard input must be what a PreToolUse hook is given; see docs/hook.md")
 	}

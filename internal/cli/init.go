@@ -22,9 +22,9 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
-	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -101,7 +101,7 @@ func (a *app) initCommand(cmd *cobra.Command) {
 			err = a.writeInit(c, f)
 		}
 		return f, func() {
-			a.says(service.PathText(f.Path), "written")
+			a.says(policy.PathText(f.Path), "written")
 			a.notice("change it as you like; begin with: %s run \"What is in this folder?\"", a.self())
 		}, err
 	})
@@ -109,7 +109,7 @@ func (a *app) initCommand(cmd *cobra.Command) {
 
 func staysAsItIs(path string) error {
 	return toolcrib.Errorf(toolcrib.CodeConflict,
-		"%s exists and stays as it is; edit it, or name another file with --config FILE", service.PathText(path))
+		"%s exists and stays as it is; edit it, or name another file with --config FILE", policy.PathText(path))
 }
 
 // usableModel returns an error if a model cannot be used without a configuration.
@@ -212,9 +212,9 @@ func (a *app) trustWritten(ctx context.Context, path string, text []byte) error 
 	if !config.Find(a.configFlag, os.Getenv).NeedsTrust() {
 		return nil
 	}
-	folder, err := service.TrustWritten(path, text)
+	folder, err := policy.TrustWritten(path, text)
 	if err != nil {
-		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", service.PathText(path), err, a.self())
+		return fmt.Errorf("%s is written, but not trusted yet: %w; review it with: %s trust", policy.PathText(path), err, a.self())
 	}
 	a.recordTrust(ctx, store.SystemTrustGiven, folder)
 	return nil
@@ -232,21 +232,21 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 		case *revoke && *digest != "":
 			return nil, nil, usagef("--digest: cannot be combined with --revoke")
 		case *list:
-			folders, err := service.TrustedFolders()
+			folders, err := policy.TrustedFolders()
 			return folders, func() {
 				for _, f := range folders {
-					fmt.Fprintln(a.out, service.PathText(f.Dir))
+					fmt.Fprintln(a.out, policy.PathText(f.Dir))
 				}
 			}, err
 		case *revoke:
 			// The store is opened while the folder may still locate it. If that fails, the trust ends
 			// anyway, and the notice says why it was not recorded.
 			_ = a.storeOfTrust(c)
-			folder, err := service.Distrust(dir)
+			folder, err := policy.Distrust(dir)
 			if err == nil {
 				a.recordTrust(c, store.SystemTrustRevoked, folder)
 			}
-			return folder, func() { fmt.Fprintf(a.out, "%s: no longer trusted\n", service.PathText(dir)) }, err
+			return folder, func() { fmt.Fprintf(a.out, "%s: no longer trusted\n", policy.PathText(dir)) }, err
 		}
 		return a.giveTrust(c, dir, *digest)
 	})
@@ -254,7 +254,7 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 
 // giveTrust trusts the content of a folder if it is what the person has reviewed.
 func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
-	folder, err := service.LookAt(dir)
+	folder, err := policy.LookAt(dir)
 	if err == nil {
 		err = folder.Trustable()
 	}
@@ -279,13 +279,13 @@ func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
 			return
 		}
 		for _, file := range folder.Files {
-			fmt.Fprintf(a.out, "trusted %s %s\n", service.PathText(file.Path), file.Hash)
+			fmt.Fprintf(a.out, "trusted %s %s\n", policy.PathText(file.Path), file.Hash)
 		}
 	}, err
 }
 
 // trust trusts a folder that a person has reviewed, and records that.
-func (a *app) trust(ctx context.Context, folder *service.Folder, digest string) error {
+func (a *app) trust(ctx context.Context, folder *policy.Folder, digest string) error {
 	if err := folder.Trust(digest); err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (a *app) trust(ctx context.Context, folder *service.Folder, digest string) 
 }
 
 // asksToTrust shows what needs trust in a folder, asks whether to trust it, and trusts it if so.
-func (a *app) asksToTrust(ctx context.Context, folder *service.Folder) (agreed bool, err error) {
+func (a *app) asksToTrust(ctx context.Context, folder *policy.Folder) (agreed bool, err error) {
 	question := "Trust what this folder brings: " + strconv.Quote(folder.Named) + "?"
 	if !a.agreesTo(question, folderHead(folder), folder.Files) {
 		return false, nil
@@ -302,16 +302,16 @@ func (a *app) asksToTrust(ctx context.Context, folder *service.Folder) (agreed b
 	return true, a.trust(ctx, folder, folder.Digest)
 }
 
-func folderHead(folder *service.Folder) string {
-	return service.PathText(folder.Named) + " brings files that steer toolcrib:\n"
+func folderHead(folder *policy.Folder) string {
+	return policy.PathText(folder.Named) + " brings files that steer toolcrib:\n"
 }
 
 // changesText formats changes by file. File names are printed before the gutter, where the content of a
 // file cannot imitate them.
-func changesText(s render.Style, c *service.Changes) string {
+func changesText(s render.Style, c *policy.Changes) string {
 	var b strings.Builder
 	for _, f := range c.Files {
-		fmt.Fprintf(&b, "  %-8s %s\n%s", f.What, service.PathText(f.Name),
+		fmt.Fprintf(&b, "  %-8s %s\n%s", f.What, policy.PathText(f.Name),
 			s.Preview(&toolcrib.Preview{Kind: "diff", Text: f.Diff}, true))
 	}
 	return b.String()
@@ -330,8 +330,8 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 		case trust.Changed:
 			state = "changed since you trusted it"
 		}
-		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(service.PathText(f.Name)), state,
-			s.Dim(service.PathText(cmp.Or(f.Problem, f.Hash))))
+		fmt.Fprintf(&b, "%s %s  %s\n", s.Bold(policy.PathText(f.Name)), state,
+			s.Dim(policy.PathText(cmp.Or(f.Problem, f.Hash))))
 		if f.State == trust.Trusted {
 			continue
 		}
@@ -339,11 +339,11 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 			f.Before = nil
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.Outside)) {
-			text := fmt.Sprintf("%s leads outside of this folder: %s", service.PathText(name), service.PathText(f.Outside[name]))
+			text := fmt.Sprintf("%s leads outside of this folder: %s", policy.PathText(name), policy.PathText(f.Outside[name]))
 			fmt.Fprintf(&b, "  %s\n", s.Yellow(text))
 		}
 		cut = cut || f.Before != nil
-		b.WriteString(changesText(s, service.ChangesOf(f.Before, f.Content)))
+		b.WriteString(changesText(s, policy.ChangesOf(f.Before, f.Content)))
 		if f.Name == ".mcp.json" {
 			for _, line := range mcpset.FileUses(f.Content[f.Name]) {
 				fmt.Fprintf(&b, "  %s\n", guard.Visible(line))

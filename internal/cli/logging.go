@@ -66,7 +66,7 @@ func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	}
 	handler = except{handler, told}
 	if file == "" {
-		handler = slog.NewMultiHandler(handler, a.service.Ring().Handler(kept))
+		handler = slog.NewMultiHandler(handler, a.service.Policy.Ring().Handler(kept))
 	}
 	return slog.New(handler), nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/mcpfiles"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/mcp"
-	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // mcpAdded is the result for one server in the form of --json.
@@ -116,11 +116,11 @@ func (a *app) serversFrom(path string, names []string) ([]mcpfiles.Server, error
 		servers, err = mcpfiles.Read(whole, data, os.Getenv)
 	}
 	if err != nil {
-		return nil, usagef("--from: %s: %v", service.PathText(path), err)
+		return nil, usagef("--from: %s: %v", policy.PathText(path), err)
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(servers, func(s mcpfiles.Server) bool { return s.Name == name }) {
-			return nil, usagef("--from: %s has no server %q", service.PathText(path), name)
+			return nil, usagef("--from: %s has no server %q", policy.PathText(path), name)
 		}
 	}
 	return slices.DeleteFunc(servers, func(s mcpfiles.Server) bool {
@@ -203,7 +203,7 @@ func (a *app) showAdded(added []mcpAdded) {
 			a.says(one.Name, "not added: "+one.Notes[len(one.Notes)-1])
 			continue
 		}
-		a.says(one.Name, "added to "+service.PathText(one.File))
+		a.says(one.Name, "added to "+policy.PathText(one.File))
 		for _, note := range one.Notes {
 			a.notice("%s: %s", guard.Visible(one.Name), guard.Visible(note))
 		}
@@ -227,7 +227,7 @@ func (a *app) mcpRemoveCommand(cmd *cobra.Command) {
 			}
 			return text, err
 		})
-		return removed, func() { a.says(c.arg(), "removed from "+service.PathText(removed["file"])) }, err
+		return removed, func() { a.says(c.arg(), "removed from "+policy.PathText(removed["file"])) }, err
 	})
 }
 
@@ -257,7 +257,7 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 		mode = info.Mode().Perm()
 	}
 	if err != nil {
-		return fmt.Errorf("%s %w", service.PathText(file), err)
+		return fmt.Errorf("%s %w", policy.PathText(file), err)
 	}
 	after, err := edit(file, before)
 	if err != nil || string(after) == string(before) {

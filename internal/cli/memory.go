@@ -27,12 +27,13 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 func (a *app) memoryListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.knowing, "NOTE|BYTES|CHANGED|DATA|TEXT",
-		func(c call) ([]service.Note, error) { return c.Notes(c, c.who) },
-		func(n *service.Note) []string {
+		func(c call) ([]people.Note, error) { return c.People.Notes(c, c.who) },
+		func(n *people.Note) []string {
 			data := ""
 			if n.Untrusted {
 				data = "untrusted"
@@ -45,7 +46,7 @@ func (a *app) memoryListCommand(cmd *cobra.Command) {
 
 func (a *app) memoryShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		n, err := c.Note(c, c.who, c.arg())
+		n, err := c.People.Note(c, c.who, c.arg())
 		return n, func() {
 			if n.Untrusted {
 				a.notice("a run wrote this after it had read untrusted data")
@@ -56,15 +57,15 @@ func (a *app) memoryShowCommand(cmd *cobra.Command) {
 }
 
 func noteKeys(c call) ([]string, error) {
-	list, err := c.Notes(c, c.who)
-	return listed(list, func(n service.Note) string { return n.Key }, err)
+	list, err := c.People.Notes(c, c.who)
+	return listed(list, func(n people.Note) string { return n.Key }, err)
 }
 
 func (a *app) memoryEditCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		before, err := c.Note(c, c.who, c.arg())
+		before, err := c.People.Note(c, c.who, c.arg())
 		if toolcrib.CodeOf(err) == toolcrib.CodeNotFound {
-			before, err = service.Note{Key: c.arg()}, nil
+			before, err = people.Note{Key: c.arg()}, nil
 		}
 		var data []byte
 		if err == nil {
@@ -82,7 +83,7 @@ func (a *app) memoryEditCommand(cmd *cobra.Command) {
 		case text == strings.TrimRight(before.Content, "\n"):
 			return before, func() { a.says(before.Key, "unchanged") }, nil
 		}
-		after, err := c.SetNote(c, c.who, before, text)
+		after, err := c.People.SetNote(c, c.who, before, text)
 		return after, func() { a.says(after.Key, render.Count(len(text), "byte")+" written") }, err
 	})
 }
@@ -134,13 +135,13 @@ func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 		if *all == (len(c.args) > 0) {
 			return nil, nil, usagef("give keys of notes, or --all")
 		}
-		var list []service.Note
+		var list []people.Note
 		var err error
 		if *all {
-			list, err = c.Notes(c, c.who)
+			list, err = c.People.Notes(c, c.who)
 		}
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(c.args))) {
-			n, missing := c.Note(c, c.who, key)
+			n, missing := c.People.Note(c, c.who, key)
 			list, err = append(list, n), errors.Join(err, noSuch("memory", missing, key))
 		}
 		if err == nil && len(list) > 0 {
@@ -151,7 +152,7 @@ func (a *app) memoryForgetCommand(cmd *cobra.Command) {
 		}
 		gone := []string{}
 		for _, n := range list {
-			if _, err := c.SetNote(c, c.who, n, ""); err != nil {
+			if _, err := c.People.SetNote(c, c.who, n, ""); err != nil {
 				return nil, nil, err
 			}
 			gone = append(gone, n.Key)

@@ -7,6 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // agentIs is what knows one agent.
@@ -31,7 +32,7 @@ func TestReady_Model(t *testing.T) {
 		{&app{api: known, remote: &remote.Service{}}, "", ""},
 		{&app{api: known, remote: &remote.Service{}}, "demo/y", "demo/y"},
 	} {
-		r := service.StartRequest{Change: service.Change{Model: c.told}}
+		r := service.StartRequest{Change: policy.Change{Model: c.told}}
 		if _, err := c.a.ready(t.Context(), toolcrib.Principal{}, &r); err != nil || r.Model != c.want {
 			t.Errorf("remote %t, told %q: %q, %v", c.a.remote != nil, c.told, r.Model, err)
 		}

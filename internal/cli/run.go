@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -217,7 +218,7 @@ func (a *app) request(cmd *cobra.Command, f *runFlags) (r service.StartRequest, 
 		if a.remote != nil {
 			return r, usagef("--workspace: a server has a folder of its own for each user; leave it out")
 		}
-		if r.Workspace, err = a.service.Workspace(f.workspace); err != nil {
+		if r.Workspace, err = a.service.Policy.Workspace(f.workspace, nil); err != nil {
 			return r, usagef("--%v", err)
 		}
 	}
@@ -318,8 +319,8 @@ func (a *app) detach(
 }
 
 // change returns the changes that the flags make to an agent.
-func (f *runFlags) change(flags *pflag.FlagSet) (service.Change, error) {
-	ch := service.Change{Model: f.model, MaxIterations: f.maxIterations, ReadOnly: f.readOnly, Skills: f.skills}
+func (f *runFlags) change(flags *pflag.FlagSet) (policy.Change, error) {
+	ch := policy.Change{Model: f.model, MaxIterations: f.maxIterations, ReadOnly: f.readOnly, Skills: f.skills}
 	if flags.Changed("tool-choice") {
 		choice, err := toolChoice(f.toolChoice)
 		ch.ToolChoice = &choice

@@ -75,7 +75,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 				return err
 			}
 		}
-		cert, key, err := s.Certificate()
+		cert, key, err := s.Env.Certificate()
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		if cert != "" {
 			scheme = "https"
 		}
-		s.TellNoSandbox(s.Env.Once(func(text string) { log.Warn(text) }))
+		s.Policy.TellNoSandbox(s.Env.Once(func(text string) { log.Warn(text) }))
 		a.announce(log, fmt.Sprintf("toolcrib listens on %s://%s", scheme, l.Addr()))
 		watching, unwatch := context.WithCancel(ctx)
 		var watch sync.WaitGroup

@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -54,10 +55,10 @@ type backend interface {
 	Remembered(ctx context.Context, who toolcrib.Principal, revoked bool, limit int) ([]store.Remembered, error)
 	Forget(ctx context.Context, who toolcrib.Principal, id string) (m store.Remembered, changed bool, err error)
 
-	Tools(ctx context.Context, who toolcrib.Principal) ([]service.Tool, error)
-	Tool(ctx context.Context, who toolcrib.Principal, name string) (service.Tool, error)
-	SwitchTool(ctx context.Context, who toolcrib.Principal, q service.SwitchRequest) (service.Switched, error)
-	Explain(ctx context.Context, who toolcrib.Principal, q service.ExplainRequest) (service.Explained, error)
+	Tools(ctx context.Context, who toolcrib.Principal) ([]policy.Tool, error)
+	Tool(ctx context.Context, who toolcrib.Principal, name string) (policy.Tool, error)
+	SwitchTool(ctx context.Context, who toolcrib.Principal, q policy.SwitchRequest) (policy.Switched, error)
+	Explain(ctx context.Context, who toolcrib.Principal, q policy.ExplainRequest) (policy.Explained, error)
 	GivenCall(name string, raw []byte) *toolcrib.ToolCall
 
 	Usage(ctx context.Context, who toolcrib.Principal, q store.UsageQuery) (service.Usage, error)
@@ -88,9 +89,10 @@ var _, _ backend = local{}, (*remote.Service)(nil)
 type local struct {
 	*service.Service
 	*mcpset.Set
+	*policy.Policy
 }
 
-func localBackend(s *service.Service) backend { return local{s, s.MCP} }
+func localBackend(s *service.Service) backend { return local{s, s.MCP, s.Policy} }
 
 // Models implements [backend].
 func (l local) Models(who toolcrib.Principal, provider string, configured bool) ([]api.Model, error) {

@@ -13,18 +13,19 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 func (a *app) skillsListCommand(cmd *cobra.Command) {
 	listing(a, cmd, nil, "NAME|STATE|SOURCE|TOOLS|DESCRIPTION",
-		func(c call) ([]service.Skill, error) { return a.allSkills(c) },
-		func(v *service.Skill) []string {
+		func(c call) ([]policy.Skill, error) { return a.allSkills(c) },
+		func(v *policy.Skill) []string {
 			return []string{v.Name, stateOfSkill(v), v.Source, skillTools(v), cmp.Or(v.Description, v.Detail)}
 		})
 }
 
 // allSkills returns the skills of this machine, or of the server.
-func (a *app) allSkills(ctx context.Context) ([]service.Skill, error) {
+func (a *app) allSkills(ctx context.Context) ([]policy.Skill, error) {
 	if a.remote != nil {
 		return a.remote.Skills(ctx)
 	}
@@ -39,23 +40,23 @@ func (a *app) allSkills(ctx context.Context) ([]service.Skill, error) {
 }
 
 // readSkills reads the skills.
-func (a *app) readSkills() (*service.Service, *service.Skills, error) {
+func (a *app) readSkills() (*service.Service, *policy.Skills, error) {
 	kept, err := a.svc()
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := kept.Skills()
+	k, err := kept.Policy.Skills(nil)
 	return kept, k, err
 }
 
-func stateOfSkill(v *service.Skill) string {
+func stateOfSkill(v *policy.Skill) string {
 	if v.Reason == "" {
 		return v.State
 	}
 	return v.State + " (" + v.Reason + ")"
 }
 
-func skillTools(v *service.Skill) string {
+func skillTools(v *policy.Skill) string {
 	if !v.Readable() {
 		return ""
 	}
@@ -64,13 +65,13 @@ func skillTools(v *service.Skill) string {
 
 // shownSkill is a skill in the form of skills show --json.
 type shownSkill struct {
-	*service.Skill
+	*policy.Skill
 	Text string `json:"text"`
 }
 
 func (a *app) skillsShowCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
-		var v *service.Skill
+		var v *policy.Skill
 		var err error
 		if a.remote != nil {
 			v, err = a.remote.Skill(c, c.arg())
@@ -90,18 +91,18 @@ func (a *app) skillsShowCommand(cmd *cobra.Command) {
 }
 
 // readSkill reads all skills and returns the one with the given name.
-func (a *app) readSkill(name string) (*service.Service, *service.Skills, *service.Skill, error) {
+func (a *app) readSkill(name string) (*service.Service, *policy.Skills, *policy.Skill, error) {
 	kept, k, err := a.readSkills()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	kept.NoteEntries(k)
+	kept.Policy.NoteEntries(k)
 	v, err := k.Find(name)
 	return kept, k, v, err
 }
 
 // showSkill prints everything about a skill except its text.
-func (a *app) showSkill(v *service.Skill) {
+func (a *app) showSkill(v *policy.Skill) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n", s.Bold(guard.Visible(v.Name)), guard.Visible(stateOfSkill(v)))
 	if v.Description != "" {
@@ -115,10 +116,10 @@ func (a *app) showSkill(v *service.Skill) {
 		allowed = "none (allowed-tools is empty)"
 	}
 	rows := []string{
-		"  why", v.Detail, "  source", v.Source, "  folder", service.PathText(v.Path), "  hash", v.Hash, "  tools", allowed,
+		"  why", v.Detail, "  source", v.Source, "  folder", policy.PathText(v.Path), "  hash", v.Hash, "  tools", allowed,
 	}
 	for _, f := range v.Files {
-		rows = append(rows, "  file", fmt.Sprintf("%s (%d bytes)", service.PathText(f.Name), f.Size))
+		rows = append(rows, "  file", fmt.Sprintf("%s (%d bytes)", policy.PathText(f.Name), f.Size))
 	}
 	for _, n := range v.Notices {
 		rows = append(rows, "  notice", n)
@@ -138,7 +139,7 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if dir := k.Untrusted(name); dir != "" {
-			folder, err := service.LookAt(dir)
+			folder, err := policy.LookAt(dir)
 			if err == nil {
 				// What is read again is compared with what was shown.
 				_, err = a.asksToTrust(ctx, folder)
@@ -168,16 +169,16 @@ func (a *app) checkSkills() (any, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	kept.NoteEntries(k)
+	kept.Policy.NoteEntries(k)
 	ok := len(k.Problems) == 0
 	for i := range k.All {
 		ok = ok && !k.All[i].Wrong()
 	}
 	report := struct {
-		OK       bool            `json:"ok"`
-		Skills   []service.Skill `json:"skills"`
-		Problems []string        `json:"problems"`
-	}{ok, append([]service.Skill{}, k.All...), append([]string{}, k.Problems...)}
+		OK       bool           `json:"ok"`
+		Skills   []policy.Skill `json:"skills"`
+		Problems []string       `json:"problems"`
+	}{ok, append([]policy.Skill{}, k.All...), append([]string{}, k.Problems...)}
 	return report, func() {
 		for i := range k.All {
 			a.tellSkill(&k.All[i])
@@ -198,7 +199,7 @@ func skillsChecked(ok bool) error {
 	return silent(exitFailed)
 }
 
-func (a *app) tellSkill(v *service.Skill) {
+func (a *app) tellSkill(v *policy.Skill) {
 	mark := a.outStyle.Green("✓")
 	if v.Wrong() {
 		mark = a.outStyle.Red("✗")
@@ -213,9 +214,9 @@ func (a *app) tellSkill(v *service.Skill) {
 
 // checkedSkill is the output of skills check NAME --json.
 type checkedSkill struct {
-	*service.Skill
-	Changes  *service.Changes `json:"changes,omitempty"`
-	Approved bool             `json:"approved"` // by this command
+	*policy.Skill
+	Changes  *policy.Changes `json:"changes,omitempty"`
+	Approved bool            `json:"approved"` // by this command
 }
 
 // checkSkill reports on one skill, and approves it if the user agrees.
@@ -236,7 +237,7 @@ func (a *app) checkSkill(c call, digest string) (any, func(), error) {
 		return nil, nil, err
 	}
 	if review != nil {
-		checked.Changes = service.ChangesOf(review.Before, review.Content)
+		checked.Changes = policy.ChangesOf(review.Before, review.Content)
 	}
 	return checked, func() {
 		if checked.Approved {
@@ -248,7 +249,7 @@ func (a *app) checkSkill(c call, digest string) (any, func(), error) {
 // approveSkill shows the changes to a skill and approves them if the user agrees. It returns false if
 // they were not approved.
 func (a *app) approveSkill(
-	c call, kept *service.Service, k *service.Skills, v *service.Skill, review *trust.File, digest string,
+	c call, kept *service.Service, k *policy.Skills, v *policy.Skill, review *trust.File, digest string,
 ) (bool, error) {
 	ask := digest == "" && v.Unreviewed() && !c.json && a.inTerminal && a.errTerminal
 	who, err := a.principal(c)
@@ -270,10 +271,10 @@ func (a *app) approveSkill(
 		digest = v.Hash
 	case review != nil && !c.json:
 		head := "Since it was last reviewed: "
-		if v.Reason == service.SkillUnapproved {
+		if v.Reason == policy.SkillUnapproved {
 			head = "It has not been reviewed; it contains: "
 		}
-		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, service.ChangesOf(review.Before, review.Content)))
+		fmt.Fprintf(a.out, "\n%s\n%s", head, changesText(a.outStyle, policy.ChangesOf(review.Before, review.Content)))
 	}
 	if digest == "" {
 		if v.Unreviewed() {
@@ -281,14 +282,14 @@ func (a *app) approveSkill(
 		}
 		return false, nil
 	}
-	err = kept.ApproveSkill(c, who, k, v, digest)
+	err = kept.Policy.ApproveSkill(c, who, k, v, digest)
 	return err == nil, err
 }
 
 // skillsFinding returns doctor's finding about skills.
 func (a *app) skillsFinding(c *config.Config) finding {
 	f := finding{Check: "skills", Fix: "see toolcrib skills check"}
-	k, err := a.about(c).Skills()
+	k, err := a.about(c).Policy.Skills(nil)
 	if err != nil {
 		f.Detail = err.Error()
 		return f
@@ -297,9 +298,9 @@ func (a *app) skillsFinding(c *config.Config) finding {
 	on, wrong := 0, len(parts)
 	for i := range k.All {
 		switch v := &k.All[i]; {
-		case v.State == service.SkillOn:
+		case v.State == policy.SkillOn:
 			on++
-		case v.Reason == service.SkillUntrusted: // reported under trust
+		case v.Reason == policy.SkillUntrusted: // reported under trust
 		case v.Wrong():
 			wrong++
 			parts = append(parts, fmt.Sprintf("%s is off (%s): %s", v.Name, v.Reason, v.Detail))

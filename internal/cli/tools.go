@@ -15,20 +15,21 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 func (a *app) toolsListCommand(cmd *cobra.Command) {
 	group := cmd.Flags().String("group", "", "")
-	listing(a, cmd, a.reading, "NAME|STATE|+FOR|+EFFECT|+SOURCE|DESCRIPTION", func(c call) ([]service.Tool, error) {
+	listing(a, cmd, a.reading, "NAME|STATE|+FOR|+EFFECT|+SOURCE|DESCRIPTION", func(c call) ([]policy.Tool, error) {
 		list, err := c.at.Tools(c, c.who)
 		if *group != "" {
-			list = slices.DeleteFunc(list, func(v service.Tool) bool { return v.Group != *group })
+			list = slices.DeleteFunc(list, func(v policy.Tool) bool { return v.Group != *group })
 		}
 		if err == nil && *group != "" && len(list) == 0 {
 			err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", *group)
 		}
 		return list, err
-	}, func(v *service.Tool) []string {
+	}, func(v *policy.Tool) []string {
 		who := "all"
 		if v.RequiresAdmin {
 			who = "admin"
@@ -65,7 +66,7 @@ func (a *app) toolsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-func (a *app) showTool(v service.Tool) {
+func (a *app) showTool(v policy.Tool) {
 	s := a.outStyle
 	fmt.Fprintf(a.out, "%s  %s\n%s\n\n", s.Bold(guard.Visible(v.Name)), stateText(v.State), guard.Visible(v.Description))
 	who, usual := "everybody", "disabled"
@@ -81,7 +82,7 @@ func (a *app) showTool(v service.Tool) {
 }
 
 func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
-	var q service.SwitchRequest
+	var q policy.SwitchRequest
 	cmd.Flags().StringVar(&q.Group, "group", "", "")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -103,7 +104,7 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 			word += " already"
 		}
 		if q.Group != "" {
-			return append([]service.Tool{}, done.Tools...), func() { a.says("group "+q.Group, word) }, nil
+			return append([]policy.Tool{}, done.Tools...), func() { a.says("group "+q.Group, word) }, nil
 		}
 		said := func() { a.says(q.Tool, word) }
 		if len(done.Tools) == 0 {
@@ -196,13 +197,15 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	flags.Func("workspace", "", filled(&f.workspace))
 	flags.Func("run", "", filled(&f.run))
 	a.answering(cmd, nil, func(c call) (value any, text func(), err error) {
-		q := service.ExplainRequest{Run: f.run, Tainted: f.tainted, Tool: c.arg()}
+		var r service.StartRequest
 		if err = f.check(flags, c.args); err == nil {
-			q.StartRequest, err = a.request(cmd, &f.runFlags)
-		}
-		if err == nil {
 			c.at, c.who, err = a.opened(c, a.reading)
 		}
+		if err == nil {
+			r, err = a.request(cmd, &f.runFlags)
+		}
+		q := r.Explain()
+		q.Run, q.Tainted, q.Tool = f.run, f.tainted, c.arg()
 		if err == nil && flags.Changed("args") {
 			var raw []byte
 			raw, err = a.jsonArgument(f.args)
@@ -365,11 +368,11 @@ func (f *explainFlags) check(flags *pflag.FlagSet, names []string) error {
 // explainedCall is an explanation with the verdict on one call.
 type explainedCall struct {
 	gate.Explanation
-	Call service.JudgedCall `json:"call"`
+	Call policy.JudgedCall `json:"call"`
 }
 
 // showVerdict shows the gate's verdict on a call, and the reason.
-func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
+func (a *app) showVerdict(call *toolcrib.ToolCall, j *policy.JudgedCall) {
 	s, v := a.outStyle, &j.Verdict
 	fmt.Fprintf(a.out, "\n%s", s.Call(call.Name, call.Arguments, ""))
 	mark, word := s.Red("✗"), "would be refused"
@@ -391,7 +394,7 @@ func (a *app) showVerdict(call *toolcrib.ToolCall, j *service.JudgedCall) {
 	fmt.Fprint(a.out, s.Preview(v.Preview, true))
 }
 
-func programsText(programs []service.Program) string {
+func programsText(programs []policy.Program) string {
 	lines := make([]string, len(programs))
 	for i, p := range programs {
 		for _, w := range append([]*string{p.Name}, p.Args...) {

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -35,7 +36,7 @@ func (a *app) tellChecked(views []api.Checked, asJSON bool, out io.Writer) error
 		switch {
 		case asJSON:
 		case v.OK:
-			name := cmp.Or(short(v.Run), service.PathText(v.File), "everything")
+			name := cmp.Or(short(v.Run), policy.PathText(v.File), "everything")
 			fmt.Fprintf(out, "%s %s: %s\n", a.outStyle.Green("✓"), name, v.Detail)
 		default:
 			a.complain(v.Detail)
@@ -253,9 +254,9 @@ func (a *app) verifyExport(c call, f *verifyFlags, hashesOnly bool) error {
 	switch {
 	case errors.As(err, &broken):
 		view = api.Checked{Run: broken.Run, File: path, Found: broken}
-		view.Detail = service.PathText(path) + ": " + broken.Error()
+		view.Detail = policy.PathText(path) + ": " + broken.Error()
 	case err != nil:
-		return fmt.Errorf("%s: %v", service.PathText(path), err)
+		return fmt.Errorf("%s: %v", policy.PathText(path), err)
 	case kept != nil:
 		view.Detail += "; " + service.FoundText(head)
 	}
@@ -309,7 +310,7 @@ func ofFile(err error, path string) error {
 	if code := toolcrib.CodeOf(err); code != toolcrib.CodeBadRequest && code != toolcrib.CodeInternal || storeFailed(err) {
 		return err
 	}
-	return fmt.Errorf("%s: %v", service.PathText(path), plainCause(err))
+	return fmt.Errorf("%s: %v", policy.PathText(path), plainCause(err))
 }
 
 // plainCause returns the cause of an error about a file, without the path.
@@ -369,7 +370,7 @@ func (a *app) runsImportCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		in, err := a.input(c.arg())
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %v", service.PathText(c.arg()), plainCause(err))
+			return nil, nil, fmt.Errorf("%s: %v", policy.PathText(c.arg()), plainCause(err))
 		}
 		defer func() { _ = in.Close() }() // read only
 		s, who, err := a.opened(c, a.changing)

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -270,9 +271,8 @@ func (r *Service) top(ctx context.Context, name string) (run, top service.Run, e
 
 func (r *Service) Edited(ctx context.Context, v *service.Approval, c journal.ApprovalItem, arguments []byte,
 ) (journal.ApprovalItem, error) {
-	x, err := r.Explain(ctx, toolcrib.Principal{}, service.ExplainRequest{
-		Run: string(v.Run), Tool: c.Name,
-		StartRequest: service.StartRequest{Given: &toolcrib.ToolCall{Name: c.Name, Arguments: arguments}},
+	x, err := r.Explain(ctx, toolcrib.Principal{}, policy.ExplainRequest{
+		Run: string(v.Run), Tool: c.Name, Given: &toolcrib.ToolCall{Name: c.Name, Arguments: arguments},
 	})
 	if err == nil && x.Call != nil {
 		w := &x.Call.Verdict
@@ -371,7 +371,7 @@ func (r *Service) ImportRun(
 const maxImport = 64 << 20
 
 // Skills returns the skills of the server.
-func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
+func (r *Service) Skills(ctx context.Context) (all []policy.Skill, err error) {
 	found, err := list[api.Skill](ctx, r, nil, "skills")
 	for i := range found {
 		all = append(all, skillOf(&found[i], ""))
@@ -380,14 +380,14 @@ func (r *Service) Skills(ctx context.Context) (all []service.Skill, err error) {
 }
 
 // Skill returns a skill with its text.
-func (r *Service) Skill(ctx context.Context, name string) (*service.Skill, error) {
+func (r *Service) Skill(ctx context.Context, name string) (*policy.Skill, error) {
 	one, err := get[api.ShownSkill](ctx, r, nil, "skills", name)
 	k := skillOf(&one.Skill, one.Text)
 	return &k, err
 }
 
-func skillOf(k *api.Skill, text string) service.Skill {
-	return service.Skill{State: k.State, Skill: &skill.Skill{
+func skillOf(k *api.Skill, text string) policy.Skill {
+	return policy.Skill{State: k.State, Skill: &skill.Skill{
 		Reason: k.Reason, Name: k.Name, Description: k.Description, AllowedTools: k.AllowedTools, Hash: k.Hash, Body: text,
 	}}
 }
@@ -400,17 +400,17 @@ func (r *Service) Forget(ctx context.Context, _ toolcrib.Principal, id string) (
 	return out.Remembered, out.Changed, err
 }
 
-func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]service.Tool, error) {
-	return list[service.Tool](ctx, r, nil, "tools")
+func (r *Service) Tools(ctx context.Context, _ toolcrib.Principal) ([]policy.Tool, error) {
+	return list[policy.Tool](ctx, r, nil, "tools")
 }
 
-func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (service.Tool, error) {
-	return get[service.Tool](ctx, r, nil, "tools", name)
+func (r *Service) Tool(ctx context.Context, _ toolcrib.Principal, name string) (policy.Tool, error) {
+	return get[policy.Tool](ctx, r, nil, "tools", name)
 }
 
 func (r *Service) SwitchTool(
-	ctx context.Context, _ toolcrib.Principal, q service.SwitchRequest,
-) (service.Switched, error) {
+	ctx context.Context, _ toolcrib.Principal, q policy.SwitchRequest,
+) (policy.Switched, error) {
 	path, method, body := []string{"tools", q.Tool}, http.MethodPut, any(api.Switch{Enabled: q.Enabled})
 	if q.Group != "" {
 		path = []string{"tool-groups", q.Group}
@@ -418,14 +418,14 @@ func (r *Service) SwitchTool(
 	if q.Reset {
 		path, method, body = append(path, "override"), http.MethodDelete, nil
 	}
-	return send[service.Switched](ctx, r, method, body, path...)
+	return send[policy.Switched](ctx, r, method, body, path...)
 }
 
 func (r *Service) Explain(
-	ctx context.Context, _ toolcrib.Principal, q service.ExplainRequest,
-) (service.Explained, error) {
+	ctx context.Context, _ toolcrib.Principal, q policy.ExplainRequest,
+) (policy.Explained, error) {
 	b := api.ExplainRequest{
-		Tool: q.Tool, Agent: q.Agent, Tools: q.StartRequest.Tools, Skills: q.Skills, ReadOnly: q.ReadOnly,
+		Tool: q.Tool, Agent: q.Agent, Tools: q.Tools, Skills: q.Change.Skills, ReadOnly: q.Change.ReadOnly,
 		Approve: wire(q.Approve), Run: q.Run, Tainted: q.Tainted,
 	}
 	if q.Given != nil {
@@ -434,11 +434,11 @@ func (r *Service) Explain(
 	if q.Run != "" {
 		run, err := r.id(ctx, "runs", "run_", q.Run)
 		if err != nil {
-			return service.Explained{}, err
+			return policy.Explained{}, err
 		}
 		b.Run = run
 	}
-	return send[service.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
+	return send[policy.Explained](ctx, r, http.MethodPost, b, "tools", "explain")
 }
 
 // GivenCall returns a call with unchanged arguments. The server decodes them strictly.

@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // crib is a data folder, a workspace and a server for one client.
@@ -663,7 +664,7 @@ func TestServe_SwitchedTools(t *testing.T) {
 				return slices.ContainsFunc(tools.Tools, func(t *sdk.Tool) bool { return t.Name == "read_file" })
 			}
 			for _, on := range []bool{false, true} {
-				if _, err := c.s.SwitchTool(t.Context(), c.who, service.SwitchRequest{Tool: "read_file", Enabled: on}); err != nil {
+				if _, err := c.s.Policy.SwitchTool(t.Context(), c.who, policy.SwitchRequest{Tool: "read_file", Enabled: on}); err != nil {
 					t.Fatal(err)
 				}
 				select {

@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/policy"
 )
 
 // porch serves clients over HTTP.
@@ -222,7 +223,7 @@ func TestHTTP_ListensAgain(t *testing.T) {
 	p := stock(t, "").porch()
 	id := p.session()
 	stream := p.begin("GET", id, "")
-	if _, err := p.s.SwitchTool(t.Context(), p.who, service.SwitchRequest{Tool: "write_file"}); err != nil {
+	if _, err := p.s.Policy.SwitchTool(t.Context(), p.who, policy.SwitchRequest{Tool: "write_file"}); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(stream.Body)

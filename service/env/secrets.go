@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,4 +230,18 @@ func PlaceOf(address string) string {
 		return "an address that is not a URL"
 	}
 	return u.Scheme + "://" + u.Host
+}
+
+// Certificate returns the files of the server's certificate, or "" if none is configured. It returns an error if the
+// certificate cannot be used.
+func (e *Env) Certificate() (cert, key string, err error) {
+	if cert, err = e.Config.Server.TLS.Cert.Resolve(e.Resolver()); err == nil {
+		key, err = e.Config.Server.TLS.Key.Resolve(e.Resolver())
+	}
+	if err == nil && cert != "" {
+		if _, err = tls.LoadX509KeyPair(cert, key); err != nil {
+			err = toolcrib.Errorf(toolcrib.CodeBadRequest, "server.tls: %v", err)
+		}
+	}
+	return cert, key, err
 }

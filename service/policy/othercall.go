@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"cmp"
@@ -56,50 +56,50 @@ const maxOtherName = 256
 
 // DecideOther judges a call of another agent as one of a run is judged, and writes the decision
 // down. Nothing runs, and no MCP server is started. An error means that the call must not be made.
-func (s *Service) DecideOther(
+func (p *Policy) DecideOther(
 	ctx context.Context, who toolcrib.Principal, c OtherCall,
 ) (d api.OtherDecided, err error) {
-	o, err := s.otherCall(&c)
+	o, err := p.otherCall(&c)
 	if err != nil {
 		return d, err
 	}
-	who = forRuns(who, false)
-	def, err := s.Agent(c.Agent, Change{})
+	who = RunsAs(who, false)
+	def, err := p.Agent(c.Agent, Change{})
 	if err != nil {
 		return d, err
 	}
 	x := &explaining{who: who}
-	if x.scope, err = s.scope(&def, o.workspace, agent.ApproveNone, nil, s.Env.Notice); err != nil {
+	if x.scope, err = p.Scope(&def, o.workspace, agent.ApproveNone, nil, p.env.Notice); err != nil {
 		return d, err
 	}
 	x.scope.HasSkills = true // the other agent's
-	people := s.People.Standing()
+	people := p.people.Standing()
 	people.Renew()
 	var judged toolcrib.Spec
-	switches := &availability{store: s.Env.Store}
-	x.gate, err = s.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
+	switches := &availability{store: p.env.Store}
+	x.gate, err = p.gateOf(o.workspace, switches, people, func(tools []toolcrib.Tool) []toolcrib.Tool {
 		tools, judged = o.among(tools)
 		return tools
 	})
 	if err != nil {
 		return d, err
 	}
-	session := s.otherSession(who.User, c.Session)
+	session := p.otherSession(who.User, c.Session)
 	x.facts = gate.Facts{
-		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: s.Env.Mask.Mask,
+		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: p.env.Mask.Mask,
 	}
 	if x.facts.Taint, err = session.taint(); err == nil {
-		x.facts.Remembered, err = s.remembered(ctx, x)
+		x.facts.Remembered, err = p.remembered(ctx, x)
 	}
 	if err != nil {
 		return d, err
 	}
-	call := s.GivenCall(o.name, o.arguments)
+	call := p.GivenCall(o.name, o.arguments)
 	v := gate.Verdict{Verdict: journal.Verdict{Reason: toolcrib.ReasonInvalidArguments, Message: o.refused}}
 	if o.refused == "" {
 		v = x.gate.Judge(ctx, who, x.scope, x.facts, []toolcrib.ToolCall{*call})[0]
 	}
-	agent.MaskVerdict(s.Env.Mask, &v)
+	agent.MaskVerdict(p.env.Mask, &v)
 	d = api.OtherDecided{
 		Decision: api.OtherDeny, Reason: strings.TrimSpace(v.Message + " " + v.OperatorHint), Rule: v.Rule,
 	}
@@ -119,8 +119,8 @@ func (s *Service) DecideOther(
 		}
 	}
 	sum := sha256.Sum256(call.Arguments)
-	name := func(text string) string { return s.Env.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
-	err = s.Env.Record(ctx, env.KindOtherCall, otherCallDecided{
+	name := func(text string) string { return p.env.Mask.Clean(guard.Clean(text[:min(len(text), maxOtherName)])) }
+	err = p.env.Record(ctx, env.KindOtherCall, otherCallDecided{
 		Tool: o.name, As: name(c.Tool), Digest: "sha256:" + hex.EncodeToString(sum[:]), Decision: d.Decision,
 		Reason: v.Reason, Rule: v.Rule, Session: name(c.Session), By: agent.NameOf(who),
 	})
@@ -164,7 +164,7 @@ type otherJudged struct {
 // ownFileTools are the tools for files under their names here.
 const ownFileTools = " read_file list_directory search_files write_file edit_file get_tree read_asset_meta "
 
-func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
+func (p *Policy) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	o = &otherJudged{name: c.Tool, source: "client", arguments: c.Arguments}
 	if c.Tool == "" {
 		return nil, env.BadRequestf("tool: must name the tool that is called")
@@ -172,9 +172,9 @@ func (s *Service) otherCall(c *OtherCall) (o *otherJudged, err error) {
 	if !filepath.IsAbs(c.Cwd) {
 		return nil, env.BadRequestf("cwd must be an absolute path")
 	}
-	cwd, err := s.Workspace(c.Cwd)
+	cwd, err := p.Workspace(c.Cwd, nil)
 	if err == nil {
-		o.workspace, err = s.Workspace(cmp.Or(c.Workspace, cwd))
+		o.workspace, err = p.Workspace(cmp.Or(c.Workspace, cwd), nil)
 	}
 	if err != nil {
 		return nil, err
@@ -370,8 +370,8 @@ func (t otherTool) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan
 // otherSession is what a session of another agent has read that is untrusted: a file with a source on each line.
 type otherSession string
 
-func (s *Service) otherSession(user, session string) otherSession {
-	return otherSession(s.Env.Marked("other", user+"\x00"+session))
+func (p *Policy) otherSession(user, session string) otherSession {
+	return otherSession(p.env.Marked("other", user+"\x00"+session))
 }
 
 // Bounds of what is kept of sessions.

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	a := New(env.Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
-	defer a.Close() //nolint:errcheck // of a folder that goes
+	a := open(env.Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
+	defer a.env.Close() //nolint:errcheck // of a folder that goes
 	store := env.TrustStore()
 	files, err := store.Check(dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"context"
@@ -50,9 +50,6 @@ type ChosenSkills struct {
 	off  []skill.Off    // what was named and does not count
 }
 
-// Any reports whether there are any to read.
-func (c *ChosenSkills) Any() bool { return len(c.set.Skills())+len(c.free) > 0 }
-
 // Notices say what was named and does not count.
 func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
 	for _, o := range c.off {
@@ -76,7 +73,7 @@ func (c *ChosenSkills) Tell(tell func(string)) {
 }
 
 // choose works out which of the named skills count and what they allow. One that is named and does not count,
-// because it is missing, broken, or changed since a person looked, leaves the run without tools: what it would have
+// because it is missing, broken, or changed since a person seen, leaves the run without tools: what it would have
 // taken away is not known. One that is switched off is ignored.
 func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
 	c := &ChosenSkills{}
@@ -109,35 +106,35 @@ func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkill
 }
 
 // ChooseSkills returns the skills of a run that names these. It records nothing.
-func (s *Service) ChooseSkills(names []string) (*ChosenSkills, error) {
-	k, err := s.Skills()
+func (p *Policy) ChooseSkills(names []string) (*ChosenSkills, error) {
+	k, err := p.Skills(nil)
 	if err != nil {
 		return nil, err
 	}
 	return k.choose(names, func(one *Skill) bool { return one.State == SkillOn }), nil
 }
 
-// giveSkills gives the run of a task the skills of its agent: what they allow, and, where a model reads it, their
+// AddSkills gives the run of a task the skills of its agent: what they allow, and, where a model reads it, their
 // text. A skill of the user's own folders that is seen for the first time is written down as looked at; from then
 // on a change switches it off. Skills that do not count are notices of the run; those that its person asked for
 // beside the agent's own are an error instead. tell hears what else a person should know, each thing once in a
 // process. The other skills that can be used are listed for the model: it may read them, and they neither narrow
 // nor grant (contract §6).
-func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) error {
+func (p *Policy) AddSkills(task *agent.Task, tell func(string), seen Paths) error {
 	if len(task.Agent.Skills) == 0 && task.Given != nil {
 		return nil
 	}
-	s.preparing.Lock()
-	defer s.preparing.Unlock()
-	k, err := s.readSkills(looked)
+	p.preparing.Lock()
+	defer p.preparing.Unlock()
+	k, err := p.Skills(seen)
 	if err != nil {
 		return err
 	}
-	tell = s.Env.Once(tell)
-	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return s.firstSight(task.Principal, k, one, tell) })
-	for _, p := range c.off {
-		if slices.ContainsFunc(task.Agent.RunSkills, func(name string) bool { return skill.ShownName(name) == p.Name }) {
-			return env.BadRequestf("--skill: %s", p.Message)
+	tell = p.env.Once(tell)
+	c := k.choose(task.Agent.Skills, func(one *Skill) bool { return p.firstSight(task.Principal, k, one, tell) })
+	for _, o := range c.off {
+		if slices.ContainsFunc(task.Agent.RunSkills, func(name string) bool { return skill.ShownName(name) == o.Name }) {
+			return env.BadRequestf("--skill: %s", o.Message)
 		}
 	}
 	for _, text := range c.Ignored {
@@ -158,17 +155,22 @@ func (s *Service) giveSkills(task *agent.Task, tell func(string), looked links) 
 	if len(task.Skills)+len(task.Listed) == 0 {
 		return nil
 	}
-	s.skills.keep(c.set.With(c.free), slices.Concat(task.Skills, task.Listed), c.set.Skills()...)
+	p.skills.keep(c.set.With(c.free), slices.Concat(task.Skills, task.Listed), c.set.Skills()...)
 	if task.Given == nil {
-		s.sayOnce(task, &c.set, tell)
+		p.sayOnce(task, &c.set, tell)
 	}
 	if list != "" {
-		s.background(task, backgroundSkillList, list, listAgain)
+		p.background(task, backgroundSkillList, list, listAgain)
 	}
 	return nil
 }
 
-// recorded are skills as the record of a run names them.
+// record writes the skills into the first event of a run.
+func (c *ChosenSkills) record(start *journal.RunStarted) {
+	start.SkillTools, start.Skills, start.Listed = c.Tools, recorded(c.set.Skills()), recorded(c.free)
+}
+
+// recorded returns skills as the first event of a run names them.
 func recorded(skills []*skill.Skill) (named []journal.Skill) {
 	for _, one := range skills {
 		named = append(named, journal.Skill{Name: one.Name, Hash: one.Hash})
@@ -197,10 +199,10 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 }
 
 // firstSight reports whether a skill can be used, and writes down one that is seen for the first time.
-func (s *Service) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
+func (p *Policy) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
 	if one.State == SkillOn && one.seen == trust.Untrusted {
 		// Skills are read for the process as a whole, which has no other context.
-		if err := s.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
+		if err := p.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
 			tell(fmt.Sprintf("skill %s: its content cannot be recorded: %v", one.Name, err))
 			return false
 		}
@@ -237,7 +239,7 @@ const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 const listAgain = "\nThis list takes the place of the one above.\n"
 
 // sayOnce puts the text of the skills into the conversation.
-func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
+func (p *Policy) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
 	budget := skill.DefaultTextBytes
 	if len(task.Models) > 0 && task.Models[0].Context > 0 {
@@ -251,30 +253,18 @@ func (s *Service) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	if text == "" {
 		return
 	}
-	s.background(task, backgroundSkills, text, skillsAgain)
+	p.background(task, backgroundSkills, text, skillsAgain)
 }
 
 func skillVariables(workspace, user, agentName string, at time.Time) map[string]string {
 	return map[string]string{"workspace": workspace, "user": user, "agent": agentName, "date": at.Format(time.DateOnly)}
 }
 
-// tellUnknown says once what of the lists of the runs means no tool and is dropped: of their own
-// list, of the agent, and of the skills that they were given.
-func (p *Prepared) tellUnknown() {
-	if p.told {
-		return
-	}
-	p.told = true
-	for _, text := range p.s.unknown(p.gate, &p.Agent, p.Tools) {
-		p.tell(text)
-	}
-}
-
-// unknown says what of lists means no tool and is dropped, a text for each list: those of a run's own
+// UnknownNames says what of lists means no tool and is dropped, a text for each list: those of a run's own
 // list, of its agent, and of the skills that were given since it was said last.
-func (s *Service) unknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) (texts []string) {
+func (p *Policy) UnknownNames(g *gate.Gate, a *toolcrib.Agent, runTools []string) (texts []string) {
 	own := "--tools"
-	if s.Env.Driver == env.DriverServer {
+	if p.env.Driver == env.DriverServer {
 		own = "tools"
 	}
 	list := func(where string, names []string) {
@@ -284,10 +274,10 @@ func (s *Service) unknown(g *gate.Gate, a *toolcrib.Agent, runTools []string) (t
 	}
 	list(own, g.UnknownNames(runTools))
 	list("agents."+a.Name+".tools", g.UnknownNames(a.Tools))
-	s.skills.mu.Lock()
-	given := s.skills.given
-	s.skills.given = nil // told once
-	s.skills.mu.Unlock()
+	p.skills.mu.Lock()
+	given := p.skills.given
+	p.skills.given = nil // told once
+	p.skills.mu.Unlock()
 	for _, one := range given {
 		list("skill "+one.Name+", allowed-tools", skill.Unknown(one.AllowedTools, g.Names()))
 	}
@@ -317,25 +307,25 @@ func unknownTools(g *gate.Gate, names []string) string {
 	return fmt.Sprintf("there is no tool %s%s; they are ignored", strings.Join(shown, ", "), more)
 }
 
-func (s *Service) skillSet(call toolcrib.Call) *skill.Set {
-	set := s.skillsOfRun(s.Env.Store, call.Run).set
+func (p *Policy) skillSet(call toolcrib.Call) *skill.Set {
+	set := p.skillsOfRun(p.env.Store, call.Run).set
 	return &set
 }
 
-func (s *Service) skillVars(call toolcrib.Call) map[string]string {
-	return s.skillsOfRun(s.Env.Store, call.Run).vars
+func (p *Policy) skillVars(call toolcrib.Call) map[string]string {
+	return p.skillsOfRun(p.env.Store, call.Run).vars
 }
 
 // skillsOfRun finds the skills that a run began with, with the content that they had
 // then: what has changed since is not given out.
-func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (found runSkills) {
+func (p *Policy) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (found runSkills) {
 	for e, err := range journaled.Read(context.Background(), run, 0) { // the beginning of a run, once
 		start, ok := e.Body.(*journal.RunStarted)
 		if err != nil || !ok {
 			return runSkills{}
 		}
 		found.vars = skillVariables(start.Workspace, start.Principal.User, start.Agent.Name, e.Time.Local())
-		found.set = s.sameSkills(slices.Concat(start.Skills, start.Listed))
+		found.set = p.SameSkills(slices.Concat(start.Skills, start.Listed))
 		break
 	}
 	return found
@@ -343,14 +333,14 @@ func (s *Service) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (f
 
 // sameSkills finds skills with exactly this content: those that a run of this process
 // was given, else among those that there are now.
-func (s *Service) sameSkills(want []journal.Skill) skill.Set {
-	s.skills.mu.Lock()
-	set, ok := s.skills.sets[skillsKey(want)]
-	s.skills.mu.Unlock()
+func (p *Policy) SameSkills(want []journal.Skill) skill.Set {
+	p.skills.mu.Lock()
+	set, ok := p.skills.sets[skillsKey(want)]
+	p.skills.mu.Unlock()
 	if ok || len(want) == 0 {
 		return set
 	}
-	k, err := s.Skills()
+	k, err := p.Skills(nil)
 	if err != nil {
 		return set
 	}
@@ -363,7 +353,7 @@ func (s *Service) sameSkills(want []journal.Skill) skill.Set {
 		}
 	}
 	set = set.With(same)
-	s.skills.keep(set, want)
+	p.skills.keep(set, want)
 	return set
 }
 
@@ -393,8 +383,8 @@ const (
 // background puts a text of a kind into the conversation: as data, in a message of the user's side before the
 // prompt, never into the system text (N26). A session that has the same text already does not get it twice; where
 // it has another one of that kind, again says that this one counts now.
-func (s *Service) background(task *agent.Task, kind, text, again string) {
-	text = s.Env.Mask.Mask(text)
+func (p *Policy) background(task *agent.Task, kind, text, again string) {
+	text = p.env.Mask.Mask(text)
 	before := ""
 	for i := range task.History {
 		if task.History[i].Background == kind {
@@ -413,19 +403,19 @@ func (s *Service) background(task *agent.Task, kind, text, again string) {
 	task.History = append(history, said)
 }
 
-// giveProject tells the model of a run where it works, in the system text, and gives it
+// AddProject tells the model of a run where it works, in the system text, and gives it
 // the notes of the project around the workspace (contract §2, notes), as data. Notes of a
 // folder that this user has not trusted are not read.
-func (s *Service) giveProject(task *agent.Task, tell func(string), looked links) {
+func (p *Policy) AddProject(task *agent.Task, tell func(string), seen Paths) {
 	if task.Given != nil || task.Compact || task.Workspace == "" {
 		return
 	}
-	var p project.Project
+	var found project.Project
 	var err error
-	if looked.at(task.Workspace) == there {
-		p, err = project.FindFrom(task.Workspace, func(path string) bool { return looked.at(path) != absent })
+	if seen.at(task.Workspace) == there {
+		found, err = project.FindFrom(task.Workspace, func(path string) bool { return seen.at(path) != absent })
 	} else {
-		p, err = project.Find(task.Workspace)
+		found, err = project.Find(task.Workspace)
 	}
 	if err != nil {
 		return // the tools of the run will say that the workspace is gone
@@ -433,61 +423,61 @@ func (s *Service) giveProject(task *agent.Task, tell func(string), looked links)
 	if task.Agent.System != "" {
 		task.Agent.System += "\n\n"
 	}
-	task.Agent.System += project.Environment(p, task.Workspace, time.Now())
+	task.Agent.System += project.Environment(found, task.Workspace, time.Now())
 
-	tell = s.Env.Once(tell)
-	names := p.Names(s.Env.Config.Notes.Files)
+	tell = p.env.Once(tell)
+	names := found.Names(p.env.Config.Notes.Files)
 	if len(names) == 0 {
 		return
 	}
-	trusted, left := s.trustedProject(p, names)
+	trusted, left := p.trustedProject(found, names)
 	if len(left) > 0 {
 		tell(fmt.Sprintf("%s: not read, because %s is not trusted yet; review it, then run: toolcrib trust %s",
-			pathTexts(left), PathText(p.Root), PathText(p.Root)))
+			pathTexts(left), PathText(found.Root), PathText(found.Root)))
 	}
 	if trusted == nil {
 		return
 	}
-	notes, problems := trusted.Read(s.Env.Config.Notes.Files, s.Env.Config.Notes.MaxBytes)
+	notes, problems := trusted.Read(p.env.Config.Notes.Files, p.env.Config.Notes.MaxBytes)
 	for _, text := range problems {
 		tell(PathText(text))
 	}
 	if cut := slices.IndexFunc(notes, func(n project.Note) bool { return n.Cut }); cut >= 0 {
 		tell(fmt.Sprintf("%s does not fit into notes.max_bytes (%d): the rest of it is left out",
-			PathText(notes[cut].Path), s.Env.Config.Notes.MaxBytes))
+			PathText(notes[cut].Path), p.env.Config.Notes.MaxBytes))
 	}
 	if len(notes) > 0 {
-		s.background(task, backgroundNotes, project.NotesText(notes), notesAgain)
+		p.background(task, backgroundNotes, project.NotesText(notes), notesAgain)
 	}
 }
 
 // trustedProject returns what of a project this user trusts, and which of its notes are not in it: all of it, or
 // the folder that the run works in with what is below. If nothing is trusted, it returns nil.
-func (s *Service) trustedProject(p project.Project, names []string) (trusted *project.Project, left []string) {
-	folder := project.Project{Root: filepath.Join(p.Root, filepath.FromSlash(p.Folder)), Folder: "."}
+func (p *Policy) trustedProject(of project.Project, names []string) (trusted *project.Project, left []string) {
+	folder := project.Project{Root: filepath.Join(of.Root, filepath.FromSlash(of.Folder)), Folder: "."}
 	switch {
-	case s.hasSeenNotes(p):
-		return &p, nil
-	case p.Folder == "." || !s.hasSeenNotes(folder):
+	case p.hasSeenNotes(of):
+		return &of, nil
+	case of.Folder == "." || !p.hasSeenNotes(folder):
 		return nil, names
 	}
 	return &folder, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return path.Dir(name) == p.Folder
+		return path.Dir(name) == of.Folder
 	})
 }
 
 // hasSeenNotes reports whether this user trusts the folder that a project begins with, and
 // has looked at the notes in it: init trusts only what it has written itself.
-func (s *Service) hasSeenNotes(p project.Project) bool {
+func (p *Policy) hasSeenNotes(of project.Project) bool {
 	trusted := env.TrustStore()
 	folders, err := trusted.Folders()
-	if err != nil || !slices.Contains(folders, p.Root) {
+	if err != nil || !slices.Contains(folders, of.Root) {
 		return false
 	}
-	names := p.Names(s.Env.Config.Notes.Files)
+	names := of.Names(p.env.Config.Notes.Files)
 	if len(names) == 0 || !slices.Contains(trust.Names(), names[0]) {
 		return true
 	}
-	files, err := trusted.Check(p.Root, names[0])
+	files, err := trusted.Check(of.Root, names[0])
 	return err == nil && (files[0].State == trust.Trusted || files[0].State == trust.Changed)
 }

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"cmp"
@@ -75,13 +75,11 @@ type Skills struct {
 }
 
 // Skills reads the skills of the folders that the configuration names.
-func (s *Service) Skills() (*Skills, error) { return s.readSkills(links{}) }
-
-func (s *Service) readSkills(looked links) (*Skills, error) {
+func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	out := &Skills{}
 	out.folders = env.TrustStore()
-	c := s.Env.Config
-	named := c.IsSet("skills.dirs") && !s.Env.Source.NeedsTrust()
+	c := p.env.Config
+	named := c.IsSet("skills.dirs") && !p.env.Source.NeedsTrust()
 	var used, aside []skill.Dir
 	passed := map[string]string{} // why a folder is not used
 	for _, v := range c.Skills.Dirs {
@@ -89,14 +87,14 @@ func (s *Service) readSkills(looked links) (*Skills, error) {
 		if err != nil {
 			return nil, err
 		}
-		if looked.at(path) == absent || !standin.Exists(path) { // most of them, and each run asks
+		if seen.at(path) == absent || !standin.Exists(path) { // most of them, and each run asks
 			continue
 		}
 		user := config.UserFolder(os.Getenv)
 		if user != "" {
-			user = looked.resolved(user)
+			user = seen.resolved(user)
 		}
-		dir := skill.Dir{Path: path, Source: sourceOf(path, looked.resolved(path), user, named)}
+		dir := skill.Dir{Path: path, Source: sourceOf(path, seen.resolved(path), user, named)}
 		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
@@ -236,8 +234,8 @@ func (k *Skills) Untrusted(name string) string {
 
 // NoteEntries adds to the notices of each skill which entries of its allowed-tools mean
 // no tool, or have a pattern that can match no call.
-func (s *Service) NoteEntries(k *Skills) {
-	tools, err := s.describedTools()
+func (p *Policy) NoteEntries(k *Skills) {
+	tools, err := p.describedTools()
 	if err != nil {
 		return // then nothing is known about entries
 	}
@@ -301,7 +299,7 @@ func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
 
 // ApproveSkill notes that an administrator has looked at a skill as it was read, so that
 // it can be used. digest is the hash of what was looked at.
-func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill,
+func (p *Policy) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill,
 	digest string,
 ) error {
 	if _, err := env.Administrator(who); err != nil {
@@ -316,7 +314,7 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; review it again", one.Name,
 			one.Hash, digest)
 	}
-	if err := s.review(ctx, who, k, one.Skill, store.SystemSkillApproved); err != nil {
+	if err := p.review(ctx, who, k, one.Skill, store.SystemSkillApproved); err != nil {
 		return fmt.Errorf("skill %s: your review cannot be recorded: %w", one.Name, err)
 	}
 	if one.Unreviewed() {
@@ -327,14 +325,14 @@ func (s *Service) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *S
 
 // review writes down in the audit log, and then keeps, that the content of a skill
 // counts: a person has looked at it, or it is used for the first time (kind).
-func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
+func (p *Policy) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
 	kind toolcrib.Kind,
 ) error {
-	if err := s.Env.OpenFor(ctx, who); err != nil {
+	if err := p.env.OpenFor(ctx, who); err != nil {
 		return err
 	}
 	changed := store.FileChanged{Path: one.Path, Name: one.Name, Hash: one.Hash}
-	if err := s.Env.RecordChanged(ctx, who, kind, changed); err != nil {
+	if err := p.env.RecordChanged(ctx, who, kind, changed); err != nil {
 		return err
 	}
 	seen := trust.File{Name: one.Name, Hash: one.Hash}
@@ -343,17 +341,17 @@ func (s *Service) review(ctx context.Context, who toolcrib.Principal, k *Skills,
 }
 
 // SkillProblems are the skills that agents of the configuration name and that do not count.
-func (s *Service) SkillProblems() (config.Errors, error) {
+func (p *Policy) SkillProblems() (config.Errors, error) {
 	var all config.Errors
-	k, err := s.Skills()
+	k, err := p.Skills(nil)
 	if err != nil {
 		return nil, err
 	}
-	c := s.Env.Config
+	c := p.env.Config
 	for _, name := range c.AgentNames() {
 		for i, one := range c.Agents[name].Skills {
-			for _, p := range k.choose([]string{one}, func(one *Skill) bool { return one.State == SkillOn }).off {
-				all = append(all, c.ErrorAt(fmt.Sprintf("%s.skills[%d]", config.JoinKey("agents", name), i), p.Message))
+			for _, o := range k.choose([]string{one}, func(one *Skill) bool { return one.State == SkillOn }).off {
+				all = append(all, c.ErrorAt(fmt.Sprintf("%s.skills[%d]", config.JoinKey("agents", name), i), o.Message))
 			}
 		}
 	}

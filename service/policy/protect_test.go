@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"os"
@@ -68,7 +68,7 @@ func TestHooksPaths_Repositories(t *testing.T) {
 		"none":      nil,
 		"odd":       nil,
 	} {
-		if got := hooksPaths(gate.Resolved(filepath.Join(top, dir)), links{}); !slices.Equal(got, want) {
+		if got := hooksPaths(gate.Resolved(filepath.Join(top, dir)), Paths{}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
@@ -79,7 +79,7 @@ func protected(t *testing.T, workspace, name string) bool {
 	t.Helper()
 	var p gate.Protected
 	protectSteering(&p, workspace, gate.Resolved(workspace), []string{"docs/NOTES.txt", ""})
-	protectHooks(&p, workspace, gate.Resolved(workspace), links{})
+	protectHooks(&p, workspace, gate.Resolved(workspace), Paths{})
 	rules, err := p.Rules()
 	if err != nil {
 		t.Fatal(err)
@@ -125,14 +125,14 @@ func TestGate_MadeAgain(t *testing.T) {
 	top := gate.Resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")
 	put(t, filepath.Join(ws, "x.txt"), "")
-	s := New(env.Options{DataDir: filepath.Join(top, "data"), NoSandbox: func() string { return "" }})
-	if err := s.Env.Open(t.Context()); err != nil {
+	s := open(env.Options{DataDir: filepath.Join(top, "data"), NoSandbox: func() string { return "" }})
+	if err := s.env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() { _ = s.env.Close() })
 	made := func() *gate.Gate {
 		t.Helper()
-		g, err := s.Gate(ws)
+		g, err := s.Gate(ws, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,8 +173,8 @@ func TestGate_MadeAgain(t *testing.T) {
 	if g := made(); refused(g, "elsewhere/x.md") {
 		t.Error("what a link led to is protected")
 	}
-	if next := s.Under(s.Env.Config); next.Env.Config != nil {
-		if g, err := next.Gate(ws); err != nil || g == second {
+	if next := s.Under(s.env.Under(s.env.Config), s.mcp, s.people); next.env.Config != nil {
+		if g, err := next.Gate(ws, nil); err != nil || g == second {
 			t.Errorf("a service under another configuration has the gate of the one before, %v", err)
 		}
 	}

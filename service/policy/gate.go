@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"context"
@@ -38,41 +38,39 @@ import (
 
 // Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts no MCP server:
 // see [Service.needMCP]. It is the one that was made before if it would be made of the same again.
-func (s *Service) Gate(workspace string) (*gate.Gate, error) { return s.gate(workspace, links{}) }
-
-func (s *Service) gate(workspace string, looked links) (*gate.Gate, error) {
-	people := s.People.Standing()
+func (p *Policy) Gate(workspace string, seen Paths) (*gate.Gate, error) {
+	people := p.people.Standing()
 	people.Renew()
-	protected, err := s.protection(workspace, looked)
+	protected, err := p.Protection(workspace, seen)
 	if err != nil {
 		return nil, err
 	}
-	path, variables, err := s.programs()
+	path, variables, err := p.Programs()
 	if err != nil {
 		return nil, err
 	}
 	made := madeGate{
-		s: s, of: []any{protected, path, variables}, at: time.Now(), switches: &availability{store: s.Env.Store},
+		s: p, of: []any{protected, path, variables}, at: time.Now(), switches: &availability{store: p.env.Store},
 	}
-	linked := func(path string) bool { return !looked.free(path) }
-	lasts := !s.MCP.Any() &&
+	linked := func(path string) bool { return !seen.free(path) }
+	lasts := !p.mcp.Any() &&
 		!slices.ContainsFunc(slices.Concat(protected.Write, protected.Touch, protected.Except), linked)
-	s.gates.Lock()
-	known := s.gates.all[workspace]
-	s.gates.Unlock()
-	if lasts && known.s == s && made.at.Sub(known.at) < gateAge && reflect.DeepEqual(known.of, made.of) {
-		s.Env.LearnSecrets()
+	p.gates.Lock()
+	known := p.gates.all[workspace]
+	p.gates.Unlock()
+	if lasts && known.s == p && made.at.Sub(known.at) < gateAge && reflect.DeepEqual(known.of, made.of) {
+		p.env.LearnSecrets()
 		known.switches.renewed.Add(1)
 		return known.gate, nil
 	}
-	made.gate, err = s.gateOf(workspace, made.switches, people, nil)
+	made.gate, err = p.gateOf(workspace, made.switches, people, nil)
 	if err == nil && lasts {
-		s.gates.Lock()
-		defer s.gates.Unlock()
-		if s.gates.all == nil || len(s.gates.all) >= maxGates {
-			s.gates.all = map[string]madeGate{}
+		p.gates.Lock()
+		defer p.gates.Unlock()
+		if p.gates.all == nil || len(p.gates.all) >= maxGates {
+			p.gates.all = map[string]madeGate{}
 		}
-		s.gates.all[workspace] = made
+		p.gates.all[workspace] = made
 	}
 	return made.gate, err
 }
@@ -92,7 +90,7 @@ const (
 
 // madeGate is a gate, with what it was made of beside the configuration. Nothing of that was a link.
 type madeGate struct {
-	s        *Service
+	s        *Policy
 	of       []any
 	at       time.Time
 	gate     *gate.Gate
@@ -101,12 +99,12 @@ type madeGate struct {
 
 // gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
 // for the built-in ones.
-func (s *Service) gateOf(
+func (p *Policy) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
 ) (*gate.Gate, error) {
-	c := s.Env.Config
-	s.Env.LearnSecrets()
-	protected, err := s.Protection(workspace)
+	c := p.env.Config
+	p.env.LearnSecrets()
+	protected, err := p.Protection(workspace, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,19 +114,19 @@ func (s *Service) gateOf(
 	if err != nil {
 		return nil, err
 	}
-	command, err := s.execShell(protected, other != nil)
+	command, err := p.execShell(protected, other != nil)
 	if err != nil {
 		return nil, err
 	}
 	if other == nil {
 		shell.Tidy(workspace, protected.Write, protected.Names)
 	}
-	builtIn := s.builtIn(protected, paths, command)
+	builtIn := p.builtIn(protected, paths, command)
 	tools, settings := builtIn, ToolSettings(c)
 	if other != nil {
 		tools = other(builtIn)
 	} else {
-		foreign, confirm := s.MCP.ReviewedTools()
+		foreign, confirm := p.mcp.ReviewedTools()
 		tools = append(slices.Clip(builtIn), foreign...)
 		for name, mode := range confirm {
 			if set := settings[name]; set.Confirm == "" {
@@ -143,9 +141,9 @@ func (s *Service) gateOf(
 	options := gate.Options{
 		Tools: tools, Availability: switches, People: people, Settings: settings, Paths: &paths,
 		Confirm: gate.ConfirmMode(c.Tools.Confirm), Positions: positions(c), SkillArguments: skill.Allowed,
-		Before: s.lastGate.Load(), Panicked: s.Env.LogPanic,
+		Before: p.lastGate.Load(), Panicked: p.env.LogPanic,
 	}
-	set, err := s.rules(tools, builtIn)
+	set, err := p.compile(tools, builtIn)
 	if err != nil {
 		return nil, err
 	}
@@ -159,15 +157,15 @@ func (s *Service) gateOf(
 	if other != nil {
 		return g, nil
 	}
-	s.lastGate.Store(g)
-	s.MCP.Follow(g, builtIn)
-	tell := s.Env.Once(s.Env.Notice)
+	p.lastGate.Store(g)
+	p.mcp.Follow(g, builtIn)
+	tell := p.env.Once(p.env.Notice)
 	for _, w := range set.Warnings() {
 		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
 			tell(w.Error())
 		}
 	}
-	s.tellSandbox(command, workspace)
+	p.tellSandbox(command, workspace)
 	for _, name := range g.UnknownSettings() {
 		tell(fmt.Sprintf("%s: tools.settings.%s: there is no such tool", c.Position("tools.settings."+name), name))
 	}
@@ -175,12 +173,12 @@ func (s *Service) gateOf(
 }
 
 // tellSandbox says that command lines ask for lack of a sandbox, or of protection in a workspace.
-func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
-	if command == nil || s.Env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
+func (p *Policy) tellSandbox(command toolcrib.Tool, workspace string) {
+	if command == nil || p.env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
 		return
 	}
-	tell := s.Env.Once(s.Env.Notice)
-	if s.TellNoSandbox(tell) {
+	tell := p.env.Once(p.env.Notice)
+	if p.TellNoSandbox(tell) {
 		return
 	}
 	if why := shell.Unprotected(command, workspace); why != "" {
@@ -189,17 +187,17 @@ func (s *Service) tellSandbox(command toolcrib.Tool, workspace string) {
 }
 
 // TellNoSandbox reports whether there is exec_shell but no sandbox, and says then what that means.
-func (s *Service) TellNoSandbox(tell func(string)) bool {
-	problem := s.Env.NoSandbox()
-	if problem == "" || s.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+func (p *Policy) TellNoSandbox(tell func(string)) bool {
+	problem := p.env.NoSandbox()
+	if problem == "" || p.env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
 		return false
 	}
 	text := "so each of its calls asks"
 	switch {
-	case s.Env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired):
+	case p.env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired):
 		text = "so it refuses every call (tools.shell.sandbox is required)"
-	case s.Env.Driver == env.DriverServer:
-		text = "so " + onlyTable(s.Env.Config.Tools.Shell)
+	case p.env.Driver == env.DriverServer:
+		text = "so " + OnlyTable(p.env.Config.Tools.Shell)
 	}
 	tell("exec_shell has no sandbox (" + problem + "), " + text + "; see toolcrib doctor")
 	return true
@@ -236,31 +234,31 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 
 // execShell makes exec_shell as the configuration says; nil in mode off. elsewhere: it only judges
 // what another agent runs.
-func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
-	set := s.Env.Config.Tools.Shell
-	path, variables, err := s.programs()
+func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
+	set := p.env.Config.Tools.Shell
+	path, variables, err := p.Programs()
 	if err != nil {
 		return nil, err
 	}
 	home, _ := os.UserHomeDir() // without one there are no toolchains of the user's
 	caches := ""
 	if set.Caches {
-		caches = s.caches()
+		caches = p.caches()
 	}
 	var report *shell.Report
-	if problem := s.Env.NoSandbox(); problem != "" && !elsewhere {
+	if problem := p.env.NoSandbox(); problem != "" && !elsewhere {
 		report = &shell.Report{Problem: problem}
 	}
 	tool, err := shell.New(shell.Options{
 		Path: path, Env: variables, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report,
-		Unconfined: s.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
+		Unconfined: p.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
 		Network:   set.Network,
-		Protected: p.Write, ProtectedNames: p.Names, Hidden: p.Touch, Except: p.Except,
+		Protected: protected.Write, ProtectedNames: protected.Names, Hidden: protected.Touch, Except: protected.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
 			if call.Notice != nil {
 				call.Notice(protectedNotice(&call, changed, aside))
 			}
-			s.protectedChanged(call.Principal, changed, aside)
+			p.protectedChanged(call.Principal, changed, aside)
 		},
 	})
 	if err != nil {
@@ -272,22 +270,22 @@ func (s *Service) execShell(p gate.Protected, elsewhere bool) (toolcrib.Tool, er
 // unconfined reports whether a principal who is no administrator may run programs without a sandbox: the user of
 // the operating system to whom the data folder belongs, and whom the configuration names. On a server a run of --as
 // does not count as that user's: whom it is for can continue it.
-func (s *Service) unconfined(who toolcrib.Principal) bool {
-	named := s.Env.Config.Tools.Shell.Unconfined
+func (p *Policy) unconfined(who toolcrib.Principal) bool {
+	named := p.env.Config.Tools.Shell.Unconfined
 	inGroup := func(group string) bool { return slices.Contains(named, "group:"+group) }
 	return standing.Local(who.User) && who.Token == "" ||
-		standing.Local(who.Actor) && s.Env.Driver != env.DriverServer ||
+		standing.Local(who.Actor) && p.env.Driver != env.DriverServer ||
 		slices.Contains(named, who.User) || slices.ContainsFunc(who.Groups, inGroup)
 }
 
 // caches is the folder of the build caches that commands keep.
-func (s *Service) caches() string { return filepath.Join(s.Env.DataDir, "caches") }
+func (p *Policy) caches() string { return filepath.Join(p.env.DataDir, "caches") }
 
 // programs are the folders of programs and the variables that the configuration sets.
-func (s *Service) programs() (path []string, variables map[string]string, err error) {
-	set := s.Env.Config.Tools.Shell
+func (p *Policy) Programs() (path []string, variables map[string]string, err error) {
+	set := p.env.Config.Tools.Shell
 	for _, dir := range set.Path {
-		abs, err := dir.Resolve(s.Env.Resolver())
+		abs, err := dir.Resolve(p.env.Resolver())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -295,7 +293,7 @@ func (s *Service) programs() (path []string, variables map[string]string, err er
 	}
 	variables = make(map[string]string, len(set.Env))
 	for name, value := range set.Env {
-		if variables[name], err = value.Resolve(s.Env.Resolver()); err != nil {
+		if variables[name], err = value.Resolve(p.env.Resolver()); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -304,16 +302,16 @@ func (s *Service) programs() (path []string, variables map[string]string, err er
 
 // Unprotected returns why there are command lines in a workspace from which protected files
 // cannot be kept, although there is a sandbox; "" if there are none, or none are run.
-func (s *Service) Unprotected(workspace string) string {
-	p, _ := s.Protection(workspace)
-	tool, _ := s.execShell(p, false) // what is wrong with either is told where it is used
+func (p *Policy) Unprotected(workspace string) string {
+	protected, _ := p.Protection(workspace, nil)
+	tool, _ := p.execShell(protected, false) // what is wrong with either is told where it is used
 	return shell.Unprotected(tool, workspace)
 }
 
 // storeFacts are what get_runtime_info tells about the store.
-func (s *Service) storeFacts(ctx context.Context) map[string]string {
+func (p *Policy) storeFacts(ctx context.Context) map[string]string {
 	facts := map[string]string{"store": "sqlite"}
-	if v, err := s.Env.Store.OverridesVersion(ctx); err == nil {
+	if v, err := p.env.Store.OverridesVersion(ctx); err == nil {
 		facts["overrides_version"] = strconv.FormatUint(v, 10)
 	}
 	return facts
@@ -321,8 +319,8 @@ func (s *Service) storeFacts(ctx context.Context) map[string]string {
 
 // untrustedResult reports from the journal whether a kept result is untrusted data; what
 // cannot be told is. It reads what a call of the run at hand may read, whenever that is.
-func (s *Service) untrustedResult(run toolcrib.RunID, ref string) (string, bool) {
-	for e, err := range s.Env.Store.Read(context.Background(), run, 0) {
+func (p *Policy) untrustedResult(run toolcrib.RunID, ref string) (string, bool) {
+	for e, err := range p.env.Store.Read(context.Background(), run, 0) {
 		if err != nil {
 			break
 		}
@@ -372,20 +370,21 @@ func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled boo
 
 // builtIn are the tools that toolcrib comes with; command nil = no exec_shell. Without a
 // store they are only looked at, never called.
-func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
-	c := s.Env.Config
+func (p *Policy) builtIn(protected gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
+	c := p.env.Config
 	tools := builtin.New(builtin.Options{
 		Files: files.Options{
-			Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: p.Touch, OwnExcept: append(p.Except, s.caches()),
+			Protected: paths.NeverWritten, Hidden: paths.NeverTouched, Own: protected.Touch,
+			OwnExcept: append(protected.Except, p.caches()),
 		},
 		System: system.Options{
-			Version: version.Version(), Started: s.Env.Started, Data: s.storeFacts, Details: s.details, Logs: s.logs(),
-			Mask: func(text string) string { return s.Env.Mask.Mask(text) },
+			Version: version.Version(), Started: p.env.Started, Data: p.storeFacts, Details: p.details, Logs: p.logs(),
+			Mask: func(text string) string { return p.env.Mask.Mask(text) },
 		},
-		Memory: s.notes(), Web: s.web(), Databases: s.sqlDatabases(), Directory: s.People.Directory(),
-		Agents: callableAgents(c),
-		Shell:  command != nil, Results: result.Options{Contents: s.Env.Store, Untrusted: s.untrustedResult},
-		Skills: skillread.Options{Skills: s.skillSet, Variables: s.skillVars},
+		Memory: p.people.NoteFiles(), Web: p.web(), Databases: p.Databases(), Directory: p.people.Directory(),
+		Agents: CallableAgents(c),
+		Shell:  command != nil, Results: result.Options{Contents: p.env.Store, Untrusted: p.untrustedResult},
+		Skills: skillread.Options{Skills: p.skillSet, Variables: p.skillVars},
 	})
 	if command != nil {
 		tools = append(append(tools, command), shell.Companions(command)...)
@@ -395,7 +394,7 @@ func (s *Service) builtIn(p gate.Protected, paths gate.PathRules, command toolcr
 
 // callableAgents are those that a model may know: all that are configured.
 // Whom a run may really use is the gate's to say, at each call.
-func callableAgents(c *config.Config) []spawn.Agent {
+func CallableAgents(c *config.Config) []spawn.Agent {
 	names := c.AgentNames()
 	agents := make([]spawn.Agent, len(names))
 	for i, name := range names {
@@ -405,18 +404,18 @@ func callableAgents(c *config.Config) []spawn.Agent {
 }
 
 // spawnFor is spawn as who may read it: with the agents that they may use.
-func (s *Service) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib.Spec {
-	agents := callableAgents(s.Env.Config)
+func (p *Policy) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib.Spec {
+	agents := CallableAgents(p.env.Config)
 	if !env.ReadsConfig(who) {
-		names, _ := s.RunnableAgents(ctx, who) // an error names none
+		names, _ := p.RunnableAgents(ctx, who) // an error names none
 		agents = slices.DeleteFunc(agents, func(a spawn.Agent) bool { return !slices.Contains(names, a.Name) })
 	}
 	return spawn.New(agents).Spec()
 }
 
 // logFile is the file of the log; "" = none.
-func (s *Service) logFile() string {
-	file, err := s.Env.Config.Log.File.Resolve(s.Env.Resolver())
+func (p *Policy) logFile() string {
+	file, err := p.env.Config.Log.File.Resolve(p.env.Resolver())
 	if err != nil {
 		return ""
 	}
@@ -424,57 +423,57 @@ func (s *Service) logFile() string {
 }
 
 // logs is where fetch_logs reads: the file of the log, else what this process has logged.
-func (s *Service) logs() system.Logs {
-	if file := s.logFile(); file != "" {
+func (p *Policy) logs() system.Logs {
+	if file := p.logFile(); file != "" {
 		return system.LogFile{Path: file}
 	}
-	return s.Ring()
+	return p.Ring()
 }
 
 // Ring keeps what this process has logged.
-func (s *Service) Ring() *system.LogRing { return &s.logged }
+func (p *Policy) Ring() *system.LogRing { return &p.logged }
 
 // details are the places that get_runtime_info_raw tells about.
-func (s *Service) details(context.Context) map[string]string {
-	facts := map[string]string{"database": s.Env.Store.Path(), "data_dir": s.Env.DataDir}
-	if file, err := filepath.Abs(s.Env.Config.File()); err == nil && s.Env.Config.File() != "" {
+func (p *Policy) details(context.Context) map[string]string {
+	facts := map[string]string{"database": p.env.Store.Path(), "data_dir": p.env.DataDir}
+	if file, err := filepath.Abs(p.env.Config.File()); err == nil && p.env.Config.File() != "" {
 		facts["configuration"] = file
 	}
-	if file := s.logFile(); file != "" {
+	if file := p.logFile(); file != "" {
 		facts["log_file"] = file
 	}
 	return facts
 }
 
 // web is what web_fetch may reach, and where web_search asks.
-func (s *Service) web() web.Options {
-	c := &s.Env.Config.Tools.Web
+func (p *Policy) web() web.Options {
+	c := &p.env.Config.Tools.Web
 	o := web.Options{
 		Version: version.Version(), Allow: c.Allow, Deny: c.Deny, AllowPrivate: c.AllowPrivate, MaxBytes: c.MaxBytes,
 		SessionBytes: c.MaxBytesPerSession, SessionHosts: c.MaxHostsPerSession,
-		Ledger: &web.Ledger{Dir: filepath.Join(s.Env.DataDir, "web")}, Cache: &s.pages,
+		Ledger: &web.Ledger{Dir: filepath.Join(p.env.DataDir, "web")}, Cache: &p.pages,
 		CountedFor: func(call toolcrib.Call) (string, error) {
-			rec, err := s.Env.Store.Run(context.Background(), call.Run)
+			rec, err := p.env.Store.Run(context.Background(), call.Run)
 			if err == nil {
-				rec, err = s.Env.Top(context.Background(), rec)
+				rec, err = p.env.Top(context.Background(), rec)
 			}
 			return string(rec.ID), err
 		},
 	}
 	if !c.Search.Endpoint.IsEmpty() {
-		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(s.Env.Resolver()) }
-		o.SearchKey = func() (string, error) { return c.Search.APIKey.Resolve(s.Env.Resolver()) }
+		o.SearchEndpoint = func() (string, error) { return c.Search.Endpoint.Resolve(p.env.Resolver()) }
+		o.SearchKey = func() (string, error) { return c.Search.APIKey.Resolve(p.env.Resolver()) }
 	}
 	return o
 }
 
 // sqlDatabases are what describe_tables shows. Addresses are filled in at each use.
-func (s *Service) sqlDatabases() []tables.Database {
+func (p *Policy) Databases() []tables.Database {
 	var found []tables.Database
-	for _, name := range slices.Sorted(maps.Keys(s.Env.Config.SQL)) {
-		address := s.Env.Config.SQL[name].URL
+	for _, name := range slices.Sorted(maps.Keys(p.env.Config.SQL)) {
+		address := p.env.Config.SQL[name].URL
 		found = append(found, builtin.Database(name, func(context.Context) (string, error) {
-			return address.Resolve(s.Env.Resolver())
+			return address.Resolve(p.env.Resolver())
 		}))
 	}
 	return found
@@ -483,12 +482,12 @@ func (s *Service) sqlDatabases() []tables.Database {
 // MayReadMCP returns an error if who may not read what an MCP server has beside tools: its prompts are
 // for those who may use the group of its tools, its resources for those who may use the tool by which models
 // read them. Here it is not asked: whoever sits at the machine starts the servers themselves.
-func (s *Service) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
-	var switches gate.Availability = &availability{store: s.Env.Store}
-	if !s.Env.Config.Tools.Enabled {
+func (p *Policy) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
+	var switches gate.Availability = &availability{store: p.env.Store}
+	if !p.env.Config.Tools.Enabled {
 		switches = gate.Overrides{Off: true}
 	}
-	g, err := gate.New(gate.Options{Availability: switches, People: s.People.Standing()})
+	g, err := gate.New(gate.Options{Availability: switches, People: p.people.Standing()})
 	if err != nil {
 		return err
 	}
@@ -497,4 +496,20 @@ func (s *Service) MayReadMCP(ctx context.Context, who toolcrib.Principal, server
 		spec.Name, spec.Group = mcp.ReadResource, mcp.ResourceGroup
 	}
 	return g.MayUse(ctx, who, spec)
+}
+
+// OfferOf returns the names of those tools that a run would be offered if there were no others.
+func (p *Policy) OfferOf(
+	ctx context.Context, who toolcrib.Principal, tools []toolcrib.Tool, scope gate.Scope,
+) []string {
+	switches := &availability{store: p.env.Store}
+	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.people.Standing()})
+	if err != nil {
+		return nil
+	}
+	offer, err := g.Offer(ctx, who, scope)
+	if err != nil {
+		return nil
+	}
+	return offer.Record.Names()
 }

@@ -1,10 +1,8 @@
-package service
+package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,105 +13,14 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
-	notes "github.com/toolcrib/toolcrib/tool/memory"
 )
 
-// memoryFolder holds the notes of all users, in the data folder.
-const memoryFolder = "memory"
-
-// Note is what memory_write has kept for a user.
-type Note = notes.Note
-
-// notes are where the notes of all users are kept.
-func (s *Service) notes() *notes.Files {
-	return notes.NewFiles(filepath.Join(s.Env.DataDir, memoryFolder), notes.Limits{})
-}
-
-// ownsNotes returns an error if who has no notes to look at: an access token reaches them
-// by the tools that are in its scope only.
-func ownsNotes(who toolcrib.Principal) error {
-	switch {
-	case who.Token != "":
-		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,
-			"an access token reaches notes by memory_read and memory_write only, in its scope")
-	case who.User == "":
-		return toolcrib.Errorf(toolcrib.CodeForbidden, "notes belong to a user, and none is given")
-	}
-	return nil
-}
-
-// Notes returns the notes of who, sorted by key.
-func (s *Service) Notes(ctx context.Context, who toolcrib.Principal) ([]Note, error) {
-	if err := ownsNotes(who); err != nil {
-		return nil, err
-	}
-	list, err := s.notes().List(ctx, who.User)
-	return append([]Note{}, list...), err
-}
-
-// Note returns one note of who.
-func (s *Service) Note(ctx context.Context, who toolcrib.Principal, key string) (Note, error) {
-	err := ownsNotes(who)
-	if err == nil {
-		err = asBadRequest(notes.CheckKey(key))
-	}
-	if err != nil {
-		return Note{}, err
-	}
-	note, err := s.notes().Get(ctx, who.User, key)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no note %s", key)
-	}
-	return note, err
-}
-
-// SetNote writes a note of who in place of before, the note that was looked at (without
-// content = there was none); no content removes it. It is a conflict if the note has
-// changed since. The mark of untrusted data stays, and the audit log says who did it.
-func (s *Service) SetNote(ctx context.Context, who toolcrib.Principal, before Note, content string) (Note, error) {
-	err := ownsNotes(who)
-	if err == nil {
-		err = asBadRequest(notes.CheckKey(before.Key))
-	}
-	if err != nil {
-		return Note{}, err
-	}
-	if err := s.Env.OpenFor(ctx, who); err != nil { // for the audit log
-		return Note{}, err
-	}
-	after := Note{Key: before.Key, Content: content, Untrusted: before.Untrusted, Changed: time.Now().UTC()}
-	err = s.notes().Change(ctx, who.User, before.Key, func(now Note) (Note, error) {
-		if now.Hash() != before.Hash() {
-			return now, toolcrib.Errorf(toolcrib.CodeConflict,
-				"the note %s was changed in the meantime; nothing was written", before.Key)
-		}
-		return after, nil
-	})
-	if err != nil {
-		return after, asBadRequest(err)
-	}
-	kind := env.KindNoteChanged
-	if content == "" {
-		kind = env.KindNoteRemoved
-	}
-	return after, s.Env.Record(ctx, kind, map[string]string{"name": before.Key, "user": who.User, "by": agent.NameOf(who)})
-}
-
-// asBadRequest is an error of a tool about its arguments as one about a request.
-func asBadRequest(err error) error {
-	var tool *toolcrib.ToolError
-	if errors.As(err, &tool) {
-		return env.BadRequestf("%s", strings.TrimPrefix(tool.Message, "invalid_arguments: "))
-	}
-	return err
-}
-
 // memory keeps approvals that hold for a session or a user, as the loop asks for them (contract §6).
-type memory struct{ store store.Store }
+type Memory struct{ Store store.Store }
 
 // Remembered implements [agent.Memory].
-func (m memory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]journal.Remembered, error) {
-	kept, err := m.store.Remembered(ctx, user, session)
+func (m Memory) Remembered(ctx context.Context, user string, session toolcrib.SessionID) ([]journal.Remembered, error) {
+	kept, err := m.Store.Remembered(ctx, user, session)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +41,7 @@ func RememberedCalls(k store.Remembered) journal.Remembered {
 }
 
 // Remember implements [agent.Memory].
-func (m memory) Remember(
+func (m Memory) Remember(
 	ctx context.Context, user string, session toolcrib.SessionID, run toolcrib.RunID, approvals []journal.Remembered,
 ) error {
 	for _, r := range approvals {
@@ -142,7 +49,7 @@ func (m memory) Remember(
 		if r.Scope == journal.RememberSession {
 			keep.Session = session
 		}
-		if _, _, err := m.store.Remember(ctx, keep); err != nil {
+		if _, _, err := m.Store.Remember(ctx, keep); err != nil {
 			return err
 		}
 	}
@@ -150,9 +57,9 @@ func (m memory) Remember(
 }
 
 // Forgotten implements [agent.Memory].
-func (m memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error) {
+func (m Memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Forgotten, error) {
 	var list []journal.Forgotten
-	kept, err := m.store.ListRemembered(ctx, store.RememberedFilter{Run: run, Revoked: true, Limit: store.MaxLimit})
+	kept, err := m.Store.ListRemembered(ctx, store.RememberedFilter{Run: run, Revoked: true, Limit: store.MaxLimit})
 	for _, k := range kept {
 		if k.Scope == journal.RememberRun {
 			list = append(list, journal.Forgotten{
@@ -166,7 +73,7 @@ func (m memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Fo
 // Remembered returns the approvals that later calls pass by: who's own, to administrators
 // those of everybody, by an access token those of the runs that it started, and to whoever may decide
 // about a run those of the run; with revoked also those that no longer count.
-func (s *Service) Remembered(
+func (p *Policy) Remembered(
 	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
 	f := store.RememberedFilter{User: who.User, Token: who.Token, Revoked: revoked, Limit: limit}
@@ -176,24 +83,24 @@ func (s *Service) Remembered(
 	case who.User == "":
 		return []store.Remembered{}, nil
 	}
-	list, err := s.Env.Store.ListRemembered(ctx, f)
+	list, err := p.env.Store.ListRemembered(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.rememberedForRuns(ctx, who)
+	runs, err := p.rememberedForRuns(ctx, who)
 	list = append(append([]store.Remembered{}, list...), runs...)
 	slices.SortFunc(list, func(a, b store.Remembered) int { return strings.Compare(a.ID, b.ID) })
 	return list[:min(len(list), store.Bound(f.Limit))], err
 }
 
 // rememberedForRuns are the approvals that are remembered for runs that have not ended.
-func (s *Service) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
+func (p *Policy) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
 records:
-	for rec, err := range s.Env.EachDecidable(ctx, who, store.Filter{Holds: true}) {
+	for rec, err := range p.env.EachDecidable(ctx, who, store.Filter{Holds: true}) {
 		if err != nil {
 			return list, err
 		}
-		revoked, err := s.Env.Store.ListRemembered(ctx, store.RememberedFilter{
+		revoked, err := p.env.Store.ListRemembered(ctx, store.RememberedFilter{
 			Run: rec.ID, Revoked: true, Limit: store.MaxLimit,
 		})
 		if err != nil {
@@ -201,7 +108,7 @@ records:
 		}
 		state := core.NewState(rec.ID)
 		at := map[string]time.Time{} // when each approval was decided
-		for e, err := range s.Env.Store.Read(ctx, rec.ID, 0) {
+		for e, err := range p.env.Store.Read(ctx, rec.ID, 0) {
 			if err == nil {
 				err = core.Fold(state, e)
 			}
@@ -209,7 +116,7 @@ records:
 				return list, ctx.Err()
 			}
 			if err != nil {
-				s.Env.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
+				p.env.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
 				continue records // the others can
 			}
 			if b, ok := e.Body.(*journal.ConfirmationResolved); ok {
@@ -238,7 +145,7 @@ func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembe
 
 // Forget revokes a remembered approval, so that such calls are asked about again, also in
 // runs in progress. It reports whether it still counted.
-func (s *Service) Forget(
+func (p *Policy) Forget(
 	ctx context.Context, who toolcrib.Principal, id string,
 ) (m store.Remembered, changed bool, err error) {
 	of := who.User
@@ -247,7 +154,7 @@ func (s *Service) Forget(
 	} else if of == "" {
 		return m, false, noneRemembered(id)
 	}
-	if m, err = s.rememberedByPart(ctx, who, of, id); err != nil {
+	if m, err = p.rememberedByPart(ctx, who, of, id); err != nil {
 		return m, false, err
 	}
 	if m.Scope == journal.RememberRun {
@@ -255,29 +162,29 @@ func (s *Service) Forget(
 			return m, false, nil
 		}
 		m.RevokedAt, m.RevokedBy = time.Now().UTC().Truncate(time.Microsecond), agent.NameOf(who)
-		err = s.Env.Record(ctx, store.SystemForgotten, m)
+		err = p.env.Record(ctx, store.SystemForgotten, m)
 		return m, err == nil, err
 	}
-	if changed, err = s.Env.Store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
+	if changed, err = p.env.Store.Forget(ctx, of, m.ID, agent.NameOf(who)); err != nil {
 		return m, false, err
 	}
-	m, err = s.rememberedByPart(ctx, who, of, m.ID)
+	m, err = p.rememberedByPart(ctx, who, of, m.ID)
 	return m, changed, err
 }
 
 // rememberedByPart finds a remembered approval by its ID, or the beginning of it.
-func (s *Service) rememberedByPart(
+func (p *Policy) rememberedByPart(
 	ctx context.Context, who toolcrib.Principal, of, part string,
 ) (store.Remembered, error) {
 	const prefix = "rem_"
 	begin := prefix + strings.TrimPrefix(part, prefix)
-	list, err := s.Env.Store.ListRemembered(ctx, store.RememberedFilter{
+	list, err := p.env.Store.ListRemembered(ctx, store.RememberedFilter{
 		User: of, Token: who.Token, Revoked: true, After: begin[:len(begin)-1], Limit: store.MaxLimit,
 	})
 	if err != nil {
 		return store.Remembered{}, err
 	}
-	runs, err := s.rememberedForRuns(ctx, who)
+	runs, err := p.rememberedForRuns(ctx, who)
 	if err != nil {
 		return store.Remembered{}, err
 	}

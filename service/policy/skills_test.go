@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"encoding/json"
@@ -13,6 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
@@ -39,15 +41,15 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	put("SKILL.md", "---\nname: house\ndescription: How we do it.\nallowed-tools: Read Skill\n---\nBe kind to ${user}.\n")
 	put("tone.md", "quiet")
 
-	a := New(env.Options{DataDir: t.TempDir()})
-	defer a.Close() //nolint:errcheck // of a folder that goes
+	a := open(env.Options{DataDir: t.TempDir()})
+	defer a.env.Close() //nolint:errcheck // of a folder that goes
 	var told []string
 	tell := func(text string) { told = append(told, text) }
 	task := agent.Task{
 		Agent: toolcrib.Agent{Name: "default", Skills: []string{"house"}}, Workspace: "/w",
 		Principal: toolcrib.Principal{User: "ann"}, Prompt: "go",
 	}
-	if err := a.giveSkills(&task, tell, links{}); err != nil {
+	if err := a.AddSkills(&task, tell, Paths{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
@@ -61,7 +63,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	said := task
 	said.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, task.History[0].Text())}
 	for range 2 { // the second time it is there already
-		if err := a.giveSkills(&said, tell, links{}); err != nil {
+		if err := a.AddSkills(&said, tell, Paths{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(said.History) != 2 || said.History[0].Background != "" || said.History[1].Background != backgroundSkills ||
@@ -103,10 +105,16 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 
 	// The next run has nothing of it, and no more tools than before.
 	next := agent.Task{Agent: task.Agent, Prompt: "go"}
-	if err := a.giveSkills(&next, tell, links{}); err != nil {
+	if err := a.AddSkills(&next, tell, Paths{}); err != nil {
 		t.Fatal(err)
 	}
 	if next.SkillTools == nil || len(next.SkillTools) != 0 || len(next.Skills) != 0 || len(next.History) != 0 {
 		t.Fatalf("%q %+v %+v", next.SkillTools, next.Skills, next.History)
 	}
+}
+
+// open returns the policy of a data folder.
+func open(o env.Options) *Policy {
+	e := env.New(o)
+	return New(e, mcpset.New(e), people.New(e, nil))
 }

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"bytes"
@@ -130,7 +130,7 @@ func wholePath(dir string) string {
 
 // RecordTrust writes down that what a folder brings is trusted now, or no more. It never
 // takes trust back, and never keeps it: where it cannot be written down, that is told.
-func (s *Service) RecordTrust(ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, f *Folder, why string) {
+func (p *Policy) RecordTrust(ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, f *Folder, why string) {
 	changed := []store.FileChanged{}
 	for _, file := range f.Files {
 		changed = append(changed, store.FileChanged{Path: file.Path, Hash: file.Hash, Why: why})
@@ -138,12 +138,12 @@ func (s *Service) RecordTrust(ctx context.Context, who toolcrib.Principal, kind 
 	if len(changed) == 0 {
 		changed = append(changed, store.FileChanged{Path: f.Dir, Why: why})
 	}
-	err := s.Env.Open(ctx)
+	err := p.env.Open(ctx)
 	if err == nil {
-		err = s.Env.RecordChanged(ctx, who, kind, changed...)
+		err = p.env.RecordChanged(ctx, who, kind, changed...)
 	}
 	if err != nil {
-		s.Env.Notice("not recorded in the audit log: " + err.Error())
+		p.env.Notice("not recorded in the audit log: " + err.Error())
 	}
 }
 
@@ -224,8 +224,8 @@ func difference(c FileChange, before, after []byte) string {
 
 // protectedChanged tells the person that a command of theirs changed what steers toolcrib or its neighbours, and
 // ends the trust in the folders around it (design.md §7). What was renamed afterwards is only told.
-func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string) {
-	tell := func(format string, args ...any) { s.Env.Alert(fmt.Sprintf(format, args...)) }
+func (p *Policy) protectedChanged(who toolcrib.Principal, paths, aside []string) {
+	tell := func(format string, args ...any) { p.env.Alert(fmt.Sprintf(format, args...)) }
 	if len(aside) > 0 {
 		tell("a command made files that would steer toolcrib or programs beside it; they were renamed: %s", pathTexts(aside))
 	}
@@ -240,7 +240,7 @@ func (s *Service) protectedChanged(who toolcrib.Principal, paths, aside []string
 	}
 	for _, dir := range folders {
 		// The call may have been given up by now; what it did is written down.
-		s.RecordTrust(context.Background(), who, store.SystemTrustRevoked, &Folder{Dir: dir}, "a command changed "+names)
+		p.RecordTrust(context.Background(), who, store.SystemTrustRevoked, &Folder{Dir: dir}, "a command changed "+names)
 		tell("%s is no longer trusted; once you have reviewed it: toolcrib trust %s", PathText(dir), PathText(dir))
 	}
 }

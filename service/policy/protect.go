@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"errors"
@@ -52,8 +52,8 @@ func protectSteering(p *gate.Protected, workspace, real string, notes []string) 
 
 // protectHooks protects the folders of git's hooks that lie in the workspace; where that
 // is the workspace itself, the hooks in it.
-func protectHooks(p *gate.Protected, workspace, real string, looked links) {
-	for _, folder := range hooksPaths(real, looked) {
+func protectHooks(p *gate.Protected, workspace, real string, seen Paths) {
+	for _, folder := range hooksPaths(real, seen) {
 		switch to := gate.Resolved(folder); {
 		case !insideReal(to, real):
 		case to != real:
@@ -78,73 +78,72 @@ func gitHooks() []string {
 
 // Protection is what no tool may touch (contract §11): what steers toolcrib or its
 // neighbours is never written, the data folder neither read nor written.
-func (s *Service) Protection(workspace string) (gate.Protected, error) {
-	return s.protection(workspace, links{})
-}
-
-func (s *Service) protection(workspace string, looked links) (gate.Protected, error) {
-	free := filepath.Join(s.Env.DataDir, "workspaces")
-	p := gate.Protected{
-		Touch: []string{s.Env.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
+func (p *Policy) Protection(workspace string, seen Paths) (gate.Protected, error) {
+	if seen == nil {
+		seen = Paths{}
 	}
-	real, data := looked.resolved(workspace), looked.resolved(s.Env.DataDir)
-	protectSteering(&p, workspace, real, s.Env.Config.Notes.Files)
-	protectHooks(&p, workspace, real, looked)
-	keys, err := s.Env.KeysFile()
+	free := filepath.Join(p.env.DataDir, "workspaces")
+	out := gate.Protected{
+		Touch: []string{p.env.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
+	}
+	real, data := seen.resolved(workspace), seen.resolved(p.env.DataDir)
+	protectSteering(&out, workspace, real, p.env.Config.Notes.Files)
+	protectHooks(&out, workspace, real, seen)
+	keys, err := p.env.KeysFile()
 	if err != nil {
 		return gate.Protected{}, err
 	}
-	if !insideReal(looked.resolved(keys), data) {
-		p.Touch = append(p.Touch, keys)
+	if !insideReal(seen.resolved(keys), data) {
+		out.Touch = append(out.Touch, keys)
 	}
-	if file, err := filepath.Abs(s.Env.Config.File()); s.Env.Config.File() != "" {
+	if file, err := filepath.Abs(p.env.Config.File()); p.env.Config.File() != "" {
 		if err != nil {
 			return gate.Protected{}, err
 		}
-		p.Write = append(p.Write, file)
+		out.Write = append(out.Write, file)
 	}
 	if folder := config.UserFolder(os.Getenv); folder != "" {
-		p.Write = append(p.Write, folder)
+		out.Write = append(out.Write, folder)
 	}
 	if record := trust.DefaultPath(os.Getenv); record != "" {
-		p.Write = append(p.Write, filepath.Dir(record))
+		out.Write = append(out.Write, filepath.Dir(record))
 	}
-	for _, dir := range s.Env.Config.Skills.Dirs {
-		abs, err := dir.Resolve(s.Env.Resolver())
+	for _, dir := range p.env.Config.Skills.Dirs {
+		abs, err := dir.Resolve(p.env.Resolver())
 		if err != nil {
 			return gate.Protected{}, err
 		}
-		p.Write = append(p.Write, abs)
+		out.Write = append(out.Write, abs)
 	}
 	for _, tree := range []string{"/proc", "/sys", "/dev"} {
-		if runtime.GOOS != "windows" && insideReal(real, looked.resolved(tree)) {
+		if runtime.GOOS != "windows" && insideReal(real, seen.resolved(tree)) {
 			return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 				"the workspace %s lies in %s, which no tool may touch; start in another folder", workspace, tree)
 		}
 	}
-	if insideReal(real, data) && !insideReal(real, looked.resolved(free)) {
+	if insideReal(real, data) && !insideReal(real, seen.resolved(free)) {
 		return gate.Protected{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the workspace %s lies in the data folder %s, which no tool may touch; choose another of the two", workspace,
-			s.Env.DataDir)
+			p.env.DataDir)
 	}
-	return p, nil
+	return out, nil
 }
 
-// links says of paths what was seen there when a run was prepared: each path, and each folder that several
-// have in common, is looked at once.
-type links map[string]sight
+// Paths caches what is at paths while a run is prepared, so that each of them, and each folder that several have in
+// common, is looked up once. A nil Paths keeps nothing.
+type Paths map[string]found
 
-// sight is what was seen at a path.
-type sight int
+// found is what is at a path.
+type found int
 
 const (
-	linked sight = iota // it may lead elsewhere
+	linked found = iota // it may lead elsewhere
 	there               // a file or a folder, free of symbolic links
 	absent              // nothing, nor a symbolic link on the way
 )
 
 // resolved is [gate.Resolved].
-func (l links) resolved(path string) string {
+func (l Paths) resolved(path string) string {
 	if l.free(path) {
 		return filepath.Clean(path)
 	}
@@ -152,9 +151,9 @@ func (l links) resolved(path string) string {
 }
 
 // free reports whether a path is free of symbolic links.
-func (l links) free(path string) bool { return l.at(path) != linked }
+func (l Paths) free(path string) bool { return l.at(path) != linked }
 
-func (l links) at(path string) sight {
+func (l Paths) at(path string) found {
 	path = filepath.Clean(path)
 	seen, known := l[path]
 	if known {
@@ -172,7 +171,9 @@ func (l links) at(path string) sight {
 	} else if runtime.GOOS != "windows" { // where a path has several forms without one
 		seen = there
 	}
-	l[path] = seen
+	if l != nil {
+		l[path] = seen
+	}
 	return seen
 }
 
@@ -193,9 +194,9 @@ const (
 // hooksPaths are the folders from which git takes its hooks in the repository around a folder, where its own
 // configuration names others than .git/hooks (core.hooksPath of git-config(1)). What it includes, and the user's
 // own configuration, lies elsewhere and is not read.
-func hooksPaths(dir string, looked links) []string {
+func hooksPaths(dir string, seen Paths) []string {
 	for range maxGitUp {
-		if files := gitConfigs(dir, looked); len(files) > 0 {
+		if files := gitConfigs(dir, seen); len(files) > 0 {
 			var paths []string
 			for _, file := range files {
 				for _, value := range hooksPathOf(readBounded(file)) {
@@ -213,9 +214,9 @@ func hooksPaths(dir string, looked links) []string {
 }
 
 // gitConfigs returns the configuration files of the repository in dir, or nil if it is not one.
-func gitConfigs(dir string, looked links) []string {
+func gitConfigs(dir string, seen Paths) []string {
 	git := filepath.Join(dir, ".git")
-	if looked.at(git) == absent {
+	if seen.at(git) == absent {
 		return nil
 	}
 	info, err := os.Stat(git)

@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"context"
@@ -32,11 +32,11 @@ type Tool struct {
 // Tools returns all tools, and whether they are enabled. They are no secret of anybody who
 // is known here; the calls are those of everybody to administrators, to others their own, and by an
 // access token none, because of a call it is not known which token started its run.
-func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
+func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
-	g, _, err := s.lookingGate("", nil)
+	g, _, err := p.lookingGate("", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	}
 	var rows []store.UsageRow
 	if who.Token == "" {
-		rows, err = s.Env.Store.Usage(ctx, q)
+		rows, err = p.env.Store.Usage(ctx, q)
 	}
 	if err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 	for _, r := range rows {
 		uses[r.Key] = r
 	}
-	s.MCP.TellAll(s.Env.Notice)
-	own := s.spawnFor(ctx, who)
+	p.mcp.TellAll(p.env.Notice)
+	own := p.spawnFor(ctx, who)
 	tools := make([]Tool, len(states))
 	for i, t := range states {
 		if t.Name == own.Name {
@@ -72,8 +72,8 @@ func (s *Service) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, er
 }
 
 // Tool returns the tool of a name.
-func (s *Service) Tool(ctx context.Context, who toolcrib.Principal, name string) (Tool, error) {
-	tools, err := s.Tools(ctx, who)
+func (p *Policy) Tool(ctx context.Context, who toolcrib.Principal, name string) (Tool, error) {
+	tools, err := p.Tools(ctx, who)
 	if err != nil {
 		return Tool{}, err
 	}
@@ -106,29 +106,29 @@ type Switched struct {
 }
 
 // SwitchTool sets or resets an override, for administrators. It holds at the next call, also in runs that go on.
-func (s *Service) SwitchTool(ctx context.Context, who toolcrib.Principal, q SwitchRequest) (out Switched, err error) {
+func (p *Policy) SwitchTool(ctx context.Context, who toolcrib.Principal, q SwitchRequest) (out Switched, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return out, err
 	}
-	if err := s.Env.OpenFor(ctx, who); err != nil {
+	if err := p.env.OpenFor(ctx, who); err != nil {
 		return out, err
 	}
 	o := store.Override{Kind: store.OverrideTool, Name: q.Tool, Enabled: q.Enabled, By: agent.NameOf(who)}
 	if q.Group != "" {
 		o.Kind, o.Name = store.OverrideGroup, q.Group
 	}
-	if err := s.switchable(ctx, who, q, o); err != nil {
+	if err := p.switchable(ctx, who, q, o); err != nil {
 		return out, err
 	}
 	if q.Reset {
-		out.Changed, err = s.Env.Store.ResetOverride(ctx, o.Kind, o.Name, o.By)
+		out.Changed, err = p.env.Store.ResetOverride(ctx, o.Kind, o.Name, o.By)
 	} else {
-		out.Changed, err = s.Env.Store.SetOverride(ctx, o)
+		out.Changed, err = p.env.Store.SetOverride(ctx, o)
 	}
 	if err != nil {
 		return out, err
 	}
-	tools, err := s.Tools(ctx, who)
+	tools, err := p.Tools(ctx, who)
 	out.Tools = slices.DeleteFunc(tools, func(t Tool) bool { return !q.isAbout(t) })
 	return out, err
 }
@@ -141,9 +141,9 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 }
 
 // switchable refuses names that mean nothing. What was switched can be reset always: the tool may have gone since.
-func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
+func (p *Policy) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
-		overrides, err := s.Env.Store.Overrides(ctx, 0)
+		overrides, err := p.env.Store.Overrides(ctx, 0)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q Swit
 			return nil
 		}
 	}
-	tools, err := s.Tools(ctx, who)
+	tools, err := p.Tools(ctx, who)
 	if err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func (s *Service) switchable(ctx context.Context, who toolcrib.Principal, q Swit
 	return noTool(q.Tool, tools)
 }
 
-// ruled are the rules as they were compiled last, and for what.
-type ruled struct {
+// compiledRules are the rules as they were compiled last, and for what.
+type compiledRules struct {
 	mu     sync.Mutex
 	config *config.Config
 	tools  ruledTools
@@ -190,10 +190,10 @@ func (r *ruledTools) add(tool toolcrib.Tool) {
 	}
 }
 
-// rules compiles the rules for these tools, unless they were compiled for the same ones before. Rules
+// compile compiles the rules for these tools, unless they were compiled for the same ones before. Rules
 // name the built-in tools, too.
-func (s *Service) rules(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
-	c := s.Env.Config
+func (p *Policy) compile(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
+	c := p.env.Config
 	if len(c.Rules) == 0 {
 		return nil, nil
 	}
@@ -203,14 +203,14 @@ func (s *Service) rules(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
 			of.add(tool)
 		}
 	}
-	s.ruled.mu.Lock()
-	defer s.ruled.mu.Unlock()
-	if s.ruled.config == c && reflect.DeepEqual(s.ruled.tools, of) {
-		return s.ruled.set, nil
+	p.rules.mu.Lock()
+	defer p.rules.mu.Unlock()
+	if p.rules.config == c && reflect.DeepEqual(p.rules.tools, of) {
+		return p.rules.set, nil
 	}
 	set, err := compileRules(c, of)
 	if err == nil {
-		s.ruled.config, s.ruled.tools, s.ruled.set = c, of, set
+		p.rules.config, p.rules.tools, p.rules.set = c, of, set
 	}
 	return set, err
 }
@@ -261,21 +261,21 @@ func inFile(c *config.Config, problems celrule.Problems) config.Errors {
 
 // CheckRules compiles the rules of a configuration that is only looked at: of the tools
 // nothing is used but what they say about themselves.
-func (s *Service) CheckRules() (warnings config.Errors, err error) {
-	if len(s.Env.Config.Rules) == 0 {
+func (p *Policy) CheckRules() (warnings config.Errors, err error) {
+	if len(p.env.Config.Rules) == 0 {
 		return nil, nil
 	}
-	tools, err := s.describedTools()
+	tools, err := p.describedTools()
 	if err != nil {
 		return nil, err
 	}
-	set, err := compileRules(s.Env.Config, ruledToolsOf(tools))
-	return inFile(s.Env.Config, set.Warnings()), err
+	set, err := compileRules(p.env.Config, ruledToolsOf(tools))
+	return inFile(p.env.Config, set.Warnings()), err
 }
 
 // ToolSpecs is what the tools there are say about themselves.
-func (s *Service) ToolSpecs() ([]toolcrib.Spec, error) {
-	tools, err := s.describedTools()
+func (p *Policy) ToolSpecs() ([]toolcrib.Spec, error) {
+	tools, err := p.describedTools()
 	if err != nil {
 		return nil, err
 	}
@@ -287,12 +287,12 @@ func (s *Service) ToolSpecs() ([]toolcrib.Spec, error) {
 }
 
 // describedTools are the tools there are, for what they say about themselves.
-func (s *Service) describedTools() ([]toolcrib.Tool, error) {
-	command, err := s.execShell(gate.Protected{}, false)
+func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
+	command, err := p.execShell(gate.Protected{}, false)
 	if err != nil {
 		return nil, err
 	}
-	return s.builtIn(gate.Protected{}, gate.PathRules{}, command), nil
+	return p.builtIn(gate.Protected{}, gate.PathRules{}, command), nil
 }
 
 // writtenRules are the rules as the file has them.
@@ -324,22 +324,22 @@ type RuleUse struct {
 
 // RuleUses are the rules of the configuration in their order, then those that decided and are gone since, for
 // administrators. If since is not zero, only whole days from then on count.
-func (s *Service) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
+func (p *Policy) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	if _, err := s.CheckRules(); err != nil {
+	if _, err := p.CheckRules(); err != nil {
 		return nil, err
 	}
 	day := store.Day(math.MinInt64)
 	if !since.IsZero() {
 		day = store.DayOf(since)
 	}
-	counts, err := s.Env.Store.RuleCounts(ctx, day)
+	counts, err := p.env.Store.RuleCounts(ctx, day)
 	if err != nil {
 		return nil, err
 	}
-	uses := configuredRules(s.Env.Config)
+	uses := configuredRules(p.env.Config)
 	byName := make(map[string]*RuleUse, len(uses))
 	for _, u := range uses {
 		byName[u.Name] = u

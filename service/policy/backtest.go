@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"cmp"
@@ -105,7 +105,7 @@ type DamagedRun struct {
 // backtest is a walk over stored runs. What they are judged under is the configuration,
 // and everything else as it was.
 type backtest struct {
-	*Service
+	*Policy
 	BacktestRequest
 	out      Backtest
 	switches *switchesThen
@@ -117,12 +117,12 @@ type backtest struct {
 }
 
 // Backtest judges the calls of stored runs again, for administrators. Nothing runs, and nothing is kept.
-func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
+func (p *Policy) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
-		Service: s, BacktestRequest: r, gates: map[string]*gate.Gate{},
-		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: s.Env.Once(s.Env.Notice),
+		Policy: p, BacktestRequest: r, gates: map[string]*gate.Gate{},
+		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: p.env.Once(p.env.Notice),
 	}
-	b.out.Config, b.out.Changes, b.out.Offers = s.Env.Config.File(), []ChangedCall{}, []*ChangedOffer{}
+	b.out.Config, b.out.Changes, b.out.Offers = p.env.Config.File(), []ChangedCall{}, []*ChangedOffer{}
 	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []DamagedRun{}, r.Limit
 	if _, err := env.Administrator(who); err != nil {
 		return b.out, err
@@ -133,7 +133,7 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 	}
 	if r.Run != "" {
 		var rec store.RunRecord
-		if rec, err = s.Env.Find(ctx, who, r.Run); err == nil {
+		if rec, err = p.env.Find(ctx, who, r.Run); err == nil {
 			err = b.judge(ctx, rec)
 		}
 	} else {
@@ -150,7 +150,7 @@ func (s *Service) Backtest(ctx context.Context, who toolcrib.Principal, r Backte
 
 // judgeAll judges the calls of all runs that are chosen.
 func (b *backtest) judgeAll(ctx context.Context, who toolcrib.Principal) error {
-	for rec, err := range b.Env.EachRun(ctx, who, b.Filter) {
+	for rec, err := range b.env.EachRun(ctx, who, b.Filter) {
 		switch {
 		case err != nil:
 			return err
@@ -172,7 +172,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	if err := b.Env.Supported(); err != nil { // as config check
+	if err := b.env.Supported(); err != nil { // as config check
 		return err
 	}
 	b.switches, err = b.switchesThen(ctx)
@@ -191,7 +191,7 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 		return nil
 	}
 	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
-	err := walk.Run(ctx, b.Env.Store, rec.ID, agent.Rejudging{
+	err := walk.Run(ctx, b.env.Store, rec.ID, agent.Rejudging{
 		Call: func(r agent.Rejudged) error { b.call(&rec, r); return nil }, Offer: b.offer,
 	})
 	switch {
@@ -271,9 +271,9 @@ func (b *backtest) offer(c agent.OfferChange) error {
 }
 
 // terms are what a run is judged under.
-func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope gate.Scope) (t agent.Terms, err error) {
+func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, _ gate.Scope) (t agent.Terms, err error) {
 	defer func() { b.failed = err }()
-	t = agent.Terms{Scope: scope, FourEyes: b.Env.Config.Approvals.FourEyes}
+	t = agent.Terms{FourEyes: b.env.Config.Approvals.FourEyes}
 	token, err := b.token(ctx, start.Principal.Token)
 	if err != nil {
 		return t, err
@@ -291,7 +291,7 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 		tools, key = b.ofWorkers, key+"\x00team"
 	}
 	t.Gate, err = ready(b.gates, key, func() (*gate.Gate, error) {
-		if _, err := b.Protection(start.Workspace); err != nil {
+		if _, err := b.Protection(start.Workspace, nil); err != nil {
 			if toolcrib.CodeOf(err) == toolcrib.CodeBadRequest {
 				err = nil
 			}
@@ -307,7 +307,12 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, scope g
 		t.Unjudged = agent.UnjudgedWorkspace
 		return t, nil
 	}
-	return t, b.asAgent(start, &t.Scope)
+	now := *start
+	if err := b.asAgent(&now); err != nil {
+		return t, err
+	}
+	t.Scope = agent.Scope(&agent.State{Start: &now})
+	return t, nil
 }
 
 // ready returns what is held ready under a key, or makes it; nothing is held in numbers.
@@ -328,41 +333,40 @@ func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, e
 	return v, nil
 }
 
-// asAgent makes the scope that of the agent as the configuration has it, with what the run itself was told.
-func (b *backtest) asAgent(start *journal.RunStarted, scope *gate.Scope) error {
+// asAgent changes the first event of a run as if it began now: with the agent and its skills as they are configured,
+// and what was asked of the run itself.
+func (b *backtest) asAgent(start *journal.RunStarted) error {
 	name := start.Agent.Name
 	if team.PlanOf(start) != nil {
 		return nil // what conducts a team is no agent of the configuration
 	}
-	if _, ok := b.Env.Config.Agents[name]; !ok {
+	if _, ok := b.env.Config.Agents[name]; !ok {
 		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged with the agent as it was then", name))
 		return nil
 	}
-	def, err := b.Env.Config.Agent(name, b.Env.Resolver())
+	def, err := b.env.Config.Agent(name, b.env.Resolver())
 	if err != nil {
 		return err
 	}
-	limits := def.Limits.WithDefaults()
 	if start.Worker != nil {
-		def.TaintWrites = team.WorkerTaint(def.TaintWrites, b.anyHost())
+		def.TaintWrites = team.WorkerTaint(def.TaintWrites, b.AnyHost())
 	}
-	scope.AgentTools, scope.TaintWrites, scope.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly ||
-		start.Agent.RunReadOnly
-	scope.MaxDepth, scope.MaxCalls, scope.MaxRepeats = limits.MaxDepth, limits.MaxCallsPerTurn, limits.MaxIdenticalCalls
-	scope.Timeout, scope.TimeoutSet, scope.MaxBytes = limits.ToolTimeout, limits.ToolTimeoutSet, limits.MaxResultBytes
-	names, err := WithSkills(def.Skills, start.Agent.RunSkills)
-	if err != nil || slices.Equal(names, start.Agent.Skills) {
+	a := &start.Agent
+	a.Tools, a.TaintWrites, a.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || a.RunReadOnly
+	a.Limits = def.Limits.WithDefaults()
+	names, err := WithSkills(def.Skills, a.RunSkills)
+	if err != nil || slices.Equal(names, a.Skills) {
 		return err // the same skills count with what they held then
 	}
 	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*ChosenSkills, error) {
 		k, err := b.ChooseSkills(names)
 		if err == nil {
-			k.Tell(b.Env.Once(b.tell))
+			k.Tell(b.env.Once(b.tell))
 		}
 		return k, err
 	})
 	if err == nil {
-		scope.SkillTools, scope.HasSkills = k.Tools, k.Any()
+		k.record(start)
 	}
 	return err
 }
@@ -373,7 +377,7 @@ func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
 	if id == "" {
 		return nil, nil
 	}
-	issued, err := b.Env.Store.Access().Token(ctx, id)
+	issued, err := b.env.Store.Access().Token(ctx, id)
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, nil
 	}
@@ -402,10 +406,10 @@ type switched struct {
 }
 
 // switchesThen reads the changes from the system journal.
-func (s *Service) switchesThen(ctx context.Context) (*switchesThen, error) {
+func (p *Policy) switchesThen(ctx context.Context) (*switchesThen, error) {
 	then := &switchesThen{upto: -1}
 	f := store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, store.SystemOverrideReset}, OldestFirst: true}
-	for e, err := range s.People.EachAudit(ctx, f) {
+	for e, err := range p.people.EachAudit(ctx, f) {
 		if err != nil {
 			return nil, err
 		}

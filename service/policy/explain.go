@@ -1,4 +1,4 @@
-package service
+package policy
 
 import (
 	"cmp"
@@ -24,10 +24,18 @@ import (
 
 // ExplainRequest asks why tools are or are not offered: to a run that could begin now, or to one that is stored.
 type ExplainRequest struct {
-	StartRequest          // what the run would be started with; its prompt and session do not count
-	Tool         string   // "" = all
-	Run          string   // a stored run instead, as [Service.FindRun] finds it; "" = none
-	Tainted      []string // untrusted data that the run would have read before the given call
+	Tool    string             // if "", all
+	Given   *toolcrib.ToolCall // is judged as well; may be nil
+	Tainted []string           // untrusted data that the run would have read before the given call
+	Run     string             // a stored run, by its ID or a part of it; if "", the run that the rest describes
+
+	Agent     string // if "", the default agent
+	Admin     bool   // the run would act with the administrator's rights of a local user
+	Change    Change
+	Workspace string // if "", the configured one
+	Approve   agent.Approve
+	Tools     []string          // what the run may use of the agent's tools; nil does not restrict them
+	Notice    func(text string) // hears what a person should know; if nil, [env.Env.Notice] does
 }
 
 // Explained is each layer's answer for each tool, and the verdict on the call that was given.
@@ -68,8 +76,8 @@ type explaining struct {
 
 // Explain returns what every layer of the gate answers, by the same code that decides at a
 // call. With a given call, that very call is judged: nothing runs, and nothing is kept.
-func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q ExplainRequest) (Explained, error) {
-	x, err := s.explaining(ctx, who, &q)
+func (p *Policy) Explain(ctx context.Context, who toolcrib.Principal, q ExplainRequest) (Explained, error) {
+	x, err := p.explaining(ctx, who, &q)
 	if err != nil {
 		return Explained{}, err
 	}
@@ -78,24 +86,24 @@ func (s *Service) Explain(ctx context.Context, who toolcrib.Principal, q Explain
 		names = append(names, q.Tool)
 	}
 	out := Explained{Tools: x.gate.Explain(ctx, x.who, x.scope, names...)}
-	if x.facts.Remembered, err = s.remembered(ctx, x); err != nil {
+	if x.facts.Remembered, err = p.remembered(ctx, x); err != nil {
 		return out, err
 	}
-	shown, err := s.rememberedSeen(ctx, who, x)
+	shown, err := p.rememberedSeen(ctx, who, x)
 	if err != nil {
 		return out, err
 	}
-	s.note(x, shown, out.Tools)
-	out.Notices = s.noteMCP(ctx, who, x, out.Tools)
+	p.note(x, shown, out.Tools)
+	out.Notices = p.noteMCP(ctx, who, x, out.Tools)
 	if q.Given != nil {
 		x.noteConverted(q.Given, out.Tools)
-		out.Call, err = s.judged(ctx, x, &q)
+		out.Call, err = p.judged(ctx, x, &q)
 	}
-	if out.Call != nil && !env.ReadsConfig(who) && !s.Env.ReadsDetails(who) {
+	if out.Call != nil && !env.ReadsConfig(who) && !p.env.ReadsDetails(who) {
 		out.Call.Verdict = out.Call.Verdict.Public()
 	}
 	if !env.ReadsConfig(who) {
-		out.withoutConfig(s.spawnFor(ctx, who))
+		out.withoutConfig(p.spawnFor(ctx, who))
 	}
 	return out, err
 }
@@ -117,13 +125,13 @@ func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Expl
 
 // rememberedSeen are the remembered approvals of which who may know: by an access token those of the
 // runs that it started.
-func (s *Service) rememberedSeen(
+func (p *Policy) rememberedSeen(
 	ctx context.Context, who toolcrib.Principal, x *explaining,
 ) ([]journal.Remembered, error) {
 	if who.Token == "" {
 		return x.facts.Remembered, nil
 	}
-	list, err := s.Remembered(ctx, who, false, store.MaxLimit)
+	list, err := p.Remembered(ctx, who, false, store.MaxLimit)
 	return slices.DeleteFunc(slices.Clone(x.facts.Remembered), func(m journal.Remembered) bool {
 		return !slices.ContainsFunc(list, func(k store.Remembered) bool { return k.ApprovalID == m.ApprovalID })
 	}), err
@@ -147,50 +155,54 @@ func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
 	}
 }
 
-func (s *Service) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
+func (p *Policy) explaining(ctx context.Context, who toolcrib.Principal, q *ExplainRequest) (*explaining, error) {
 	if q.Run != "" {
-		rec, err := s.Env.Find(ctx, who, q.Run)
+		rec, err := p.env.Find(ctx, who, q.Run)
 		if err != nil {
 			return nil, err
 		}
-		return s.explainingStored(ctx, rec)
+		return p.explainingStored(ctx, rec)
 	}
-	def, err := s.Agent(q.Agent, q.Change)
+	def, err := p.Agent(q.Agent, q.Change)
 	if err == nil && !env.ReadsConfig(who) {
 		var refused string
-		if refused, err = s.mayRun(ctx, who, def.Name); err == nil && refused != "" {
+		if refused, err = p.MayRun(ctx, who, def.Name); err == nil && refused != "" {
 			err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s", refused)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	g, workspace, err := s.lookingGate(q.Workspace, nil)
+	g, workspace, err := p.lookingGate(q.Workspace, nil)
 	if err != nil {
 		return nil, err
 	}
-	scope, err := s.scope(&def, workspace, q.Approve, q.Tools, q.notice(s))
-	return &explaining{gate: g, who: forRuns(who, q.Admin), scope: scope, arguments: def.Arguments}, err
+	tell := q.Notice
+	if tell == nil {
+		tell = p.env.Notice
+	}
+	scope, err := p.Scope(&def, workspace, q.Approve, q.Tools, tell)
+	return &explaining{gate: g, who: RunsAs(who, q.Admin), scope: scope, arguments: def.Arguments}, err
 }
 
 // lookingGate is the gate for those who only look. The workspace decides nothing about
 // which tools there are, so that of the configuration may be missing: run says so. start is
 // that of the run that is looked at; nil = one that could begin.
-func (s *Service) lookingGate(workspace string, start *journal.RunStarted) (*gate.Gate, string, error) {
-	dir, err := s.Workspace(workspace)
+func (p *Policy) lookingGate(workspace string, start *journal.RunStarted) (*gate.Gate, string, error) {
+	dir, err := p.Workspace(workspace, nil)
 	if err != nil && workspace != "" {
 		return nil, "", err
 	}
 	if err != nil {
 		dir = "/"
 	}
-	g, err := s.gateFor(dir, start)
+	g, err := p.GateFor(dir, start)
 	return g, dir, err
 }
 
 // explainingStored is a stored run at its end, under the policy of today.
-func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
-	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
+func (p *Policy) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
+	state, err := agent.Load(ctx, p.env.Store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
 		return nil, fmt.Errorf("run %s: its content was pruned, so its calls cannot be explained", rec.ID)
 	}
@@ -201,7 +213,7 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 		who: state.Start.Principal, scope: agent.Scope(state), facts: agent.Facts(state), run: rec.ID, found: state.Found,
 		arguments: state.Start.Agent.Arguments,
 	}
-	if x.gate, _, err = s.lookingGate(x.scope.Workspace, state.Start); err != nil {
+	if x.gate, _, err = p.lookingGate(x.scope.Workspace, state.Start); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -209,26 +221,26 @@ func (s *Service) explainingStored(ctx context.Context, rec store.RunRecord) (*e
 
 // remembered are the approvals that hold for a run: its own, and in its workspace those of
 // whom it acts for and of its session.
-func (s *Service) remembered(ctx context.Context, x *explaining) ([]journal.Remembered, error) {
+func (p *Policy) remembered(ctx context.Context, x *explaining) ([]journal.Remembered, error) {
 	own := x.facts.Remembered
 	if len(own) > 0 {
-		revoked, err := memory{s.Env.Store}.Forgotten(ctx, x.run)
+		revoked, err := Memory{p.env.Store}.Forgotten(ctx, x.run)
 		if err != nil {
 			return nil, err
 		}
 		own = core.Holding(own, revoked)
 	}
-	kept, err := memory{s.Env.Store}.Remembered(ctx, x.who.User, x.facts.Session)
+	kept, err := Memory{p.env.Store}.Remembered(ctx, x.who.User, x.facts.Session)
 	kept = slices.DeleteFunc(kept, func(m journal.Remembered) bool { return !gate.ValidIn(x.scope.Workspace, &m) })
-	if kept = append(slices.Clip(own), kept...); s.Env.Config.Approvals.FourEyes {
+	if kept = append(slices.Clip(own), kept...); p.env.Config.Approvals.FourEyes {
 		kept = agent.OfOthers(x.who.User, kept)
 	}
 	return kept, err
 }
 
 // note adds to the answers what a stored run has read, and what remembered approvals mean for their tools.
-func (s *Service) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
-	settings := ToolSettings(s.Env.Config)
+func (p *Policy) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
+	settings := ToolSettings(p.env.Config)
 	for i := range answers {
 		a := &answers[i]
 		if taint := x.facts.Taint; x.run != "" && len(taint) > 0 {
@@ -257,12 +269,12 @@ func (s *Service) note(x *explaining, remembered []journal.Remembered, answers [
 
 // noteMCP adds to the answers what is missing of MCP servers, and returns it: of those that were started as it is
 // now, of others as the run that is explained, or the last one, has met it. It starts none.
-func (s *Service) noteMCP(
+func (p *Policy) noteMCP(
 	ctx context.Context, who toolcrib.Principal, x *explaining, answers []gate.Explanation,
 ) (notices []toolcrib.Notice) {
-	lacking, untried := s.MCP.Lacking(x.gate)
+	lacking, untried := p.mcp.Lacking(x.gate)
 	if x.run != "" || untried {
-		notices = s.metMCP(ctx, who, x.run)
+		notices = p.metMCP(ctx, who, x.run)
 	}
 	if x.run != "" {
 		lacking = nil
@@ -270,7 +282,7 @@ func (s *Service) noteMCP(
 	for _, l := range lacking {
 		notices = slices.DeleteFunc(notices, func(n toolcrib.Notice) bool { return n.Tool == l.Tools })
 		for _, n := range l.Notices {
-			if !s.Env.ReadsDetails(who) {
+			if !p.env.ReadsDetails(who) {
 				n.Message = n.Public
 			}
 			n.Public = ""
@@ -288,12 +300,12 @@ func (s *Service) noteMCP(
 }
 
 // metMCP returns what a run, or the last one, has said of MCP servers.
-func (s *Service) metMCP(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (notices []toolcrib.Notice) {
-	rec, err := s.Env.Find(ctx, who, cmp.Or(string(run), "last"))
+func (p *Policy) metMCP(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (notices []toolcrib.Notice) {
+	rec, err := p.env.Find(ctx, who, cmp.Or(string(run), "last"))
 	if err != nil {
 		return nil // there is none
 	}
-	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, 0) {
+	for e, err := range p.env.ReadRun(ctx, who, rec.ID, 0) {
 		if err != nil {
 			break // this only adds to what is explained
 		}
@@ -311,20 +323,20 @@ func (s *Service) metMCP(ctx context.Context, who toolcrib.Principal, run toolcr
 }
 
 // judged judges the given call as the next one of a run, or as the first of a new one.
-func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) (*JudgedCall, error) {
+func (p *Policy) judged(ctx context.Context, x *explaining, q *ExplainRequest) (*JudgedCall, error) {
 	offer, err := x.gate.Offer(ctx, x.who, x.scope)
 	if err != nil {
 		return nil, err
 	}
 	facts := x.facts
-	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, s.Env.Mask.Mask
+	facts.Offered, facts.DryRun, facts.Mask = offer.Set(), true, p.env.Mask.Mask
 	for _, source := range q.Tainted {
 		if !slices.Contains(facts.Taint, source) {
 			facts.Taint = append(facts.Taint, source)
 		}
 	}
 	v := x.gate.Judge(ctx, x.who, x.scope, facts, []toolcrib.ToolCall{*q.Given})[0]
-	agent.MaskVerdict(s.Env.Mask, &v)
+	agent.MaskVerdict(p.env.Mask, &v)
 	judged := &JudgedCall{
 		Arguments: journal.ViewCall(q.Given).Arguments, Taint: facts.Taint, Verdict: v.Verdict,
 		Programs: programsOf(v.Programs),
@@ -336,23 +348,13 @@ func (s *Service) judged(ctx context.Context, x *explaining, q *ExplainRequest) 
 	return judged, nil
 }
 
-// Edited returns a call of an approval as it would be asked about with other arguments, which
-// [Service.Check] has let pass.
-func (s *Service) Edited(
-	ctx context.Context, v *Approval, c journal.ApprovalItem, arguments []byte,
-) (journal.ApprovalItem, error) {
-	x, err := s.explainingStored(ctx, v.record)
+// JudgeFor judges a call as the next one of a stored run.
+func (p *Policy) JudgeFor(ctx context.Context, rec store.RunRecord, given *toolcrib.ToolCall) (*JudgedCall, error) {
+	x, err := p.explainingStored(ctx, rec)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	given := s.GivenCall(c.Name, arguments)
-	judged, err := s.judged(ctx, x, &ExplainRequest{StartRequest: StartRequest{Given: given}})
-	if err != nil {
-		return c, err
-	}
-	verdict := &judged.Verdict
-	c.Arguments, c.Effect, c.Preview, c.Reason = given.Arguments, verdict.Effect, verdict.Preview, verdict.Message
-	return c, nil
+	return p.judged(ctx, x, &ExplainRequest{Given: given})
 }
 
 // DecisionRefuse is the word for a verdict that does not allow and does not ask.
@@ -377,17 +379,18 @@ func programsOf(programs []toolcrib.Program) []Program {
 }
 
 // GivenCall is a call without a model, as it is judged: its arguments are read strictly, once.
-func (s *Service) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
-	s.Env.LearnSecrets() // arguments are read under them
-	return s.givenCall(name, raw)
+func (p *Policy) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
+	p.env.LearnSecrets() // arguments are read under them
+	return NewCall(p.env.Mask, name, raw)
 }
 
-func (s *Service) givenCall(name string, raw []byte) *toolcrib.ToolCall {
+// NewCall is [Policy.GivenCall] with the secrets that a mask knows.
+func NewCall(mask *guard.Masker, name string, raw []byte) *toolcrib.ToolCall {
 	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
 	if !toolcrib.ValidToolName(name) {
 		call.Name, call.ProviderName = toolcrib.InvalidName, strings.ToValidUTF8(name, "\uFFFD")
 	}
-	agent.ReadArguments(call, s.Env.Mask, raw)
+	agent.ReadArguments(call, mask, raw)
 	return call
 }
 
