@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/doctor"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
@@ -98,9 +99,9 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 		"no secret":    func(c ctx, w who) error { _, err := s.Env.RemoveSecret(c, w, "key"); return err },
 		"notify":       func(c ctx, w who) error { _, err := s.TestNotify(c, w, true); return err },
 		"models":       func(_ ctx, w who) error { _, err := s.Models.RefreshModels(w, strings.NewReader("{")); return err },
-		"doctor":       func(c ctx, w who) error { _, err := s.Examine(c, w); return err },
-		"data":         func(c ctx, w who) error { _, err := s.ExamineData(c, w); return err },
-		"servers":      func(c ctx, w who) error { _, err := s.ExamineProviders(c, w); return err },
+		"doctor":       func(c ctx, w who) error { _, err := doctorOf(s).Examine(c, w); return err },
+		"data":         func(c ctx, w who) error { _, err := doctorOf(s).ExamineData(c, w); return err },
+		"servers":      func(c ctx, w who) error { _, err := doctorOf(s).ExamineProviders(c, w); return err },
 		"backtest":     func(c ctx, w who) error { _, err := s.Policy.Backtest(c, w, policy.BacktestRequest{}); return err },
 	}
 }
@@ -174,4 +175,8 @@ func TestConfigurationIsRecordedOnce(t *testing.T) {
 	if err != nil || len(page.Entries) != 1 {
 		t.Errorf("%d entries, want one: %v", len(page.Entries), err)
 	}
+}
+
+func doctorOf(s *service.Service) *doctor.Doctor {
+	return &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy}
 }

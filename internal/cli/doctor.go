@@ -19,11 +19,12 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/doctor"
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
 // finding is one result of doctor.
-type finding = service.Finding
+type finding = doctor.Finding
 
 // thisMachine is the value of doctor's own --server if the flag has none.
 const thisMachine = "this machine"
@@ -55,7 +56,7 @@ func (a *app) doctorCommand(cmd *cobra.Command) {
 			// Runs of a server work in folders of their own, which are checked instead.
 			findings = slices.DeleteFunc(findings, func(f finding) bool { return f.Check == "workspace" })
 			if kept, err := a.svc(); err == nil { // on error the data folder's finding reports it
-				findings = append(findings, found(kept.ExamineServer(c, localUser(), serverAnswers))...)
+				findings = append(findings, found(doctorOf(kept).ExamineServer(c, localUser(), serverAnswers))...)
 			}
 		default:
 			findings = a.examineFar(c, at)
@@ -123,16 +124,20 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 			Check: "data folder", Detail: err.Error(), Fix: "correct data_dir, or use another with --data-dir",
 		})
 	} else {
-		findings = append(findings, found(kept.ExamineData(ctx, localUser()))...)
+		findings = append(findings, found(doctorOf(kept).ExamineData(ctx, localUser()))...)
 	}
 	if !broken {
 		if err == nil {
-			findings = append(findings, found(kept.Examine(ctx, localUser()))...)
+			findings = append(findings, found(doctorOf(kept).Examine(ctx, localUser()))...)
 		}
 		findings = append(findings, a.skillsFinding(c))
-		findings = append(findings, found(a.about(c).ExamineProviders(ctx, localUser()))...)
+		findings = append(findings, found(doctorOf(a.about(c)).ExamineProviders(ctx, localUser()))...)
 	}
 	return append(findings, a.terminalFinding()), broken
+}
+
+func doctorOf(s *service.Service) *doctor.Doctor {
+	return &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy}
 }
 
 // examineFar checks a remote server: whether it answers, and which user it takes us for.

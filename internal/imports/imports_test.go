@@ -156,6 +156,7 @@ func TestImports(t *testing.T) {
 		{"only front ends import the service, only cmd internal/cli", nobodyImportsWiring},
 		{"the service knows no command line, no terminal and no HTTP", serviceKnowsNoScreen},
 		{"a room of the service does not import the service", roomsStandAlone},
+		{"only front ends import the doctor", doctorStandsAlone},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
@@ -293,6 +294,11 @@ func roomsStandAlone(_ map[string]pkg, from, to string) bool {
 	return to != "service" && from != "service/env"
 }
 
+// doctorStandsAlone keeps what only looks at the other packages away from them.
+func doctorStandsAlone(_ map[string]pkg, from, to string) bool {
+	return to != "service/doctor" || frontEnd(from)
+}
+
 func serviceKnowsNoScreen(_ map[string]pkg, from, to string) bool {
 	return !within(from, "service") || !slices.ContainsFunc(screens, func(s string) bool { return within(to, s) })
 }
@@ -367,6 +373,8 @@ func TestRules_Bite(t *testing.T) {
 		{roomsStandAlone, "service/models", "service/env", true},
 		{roomsStandAlone, "service/models", "service", false},
 		{roomsStandAlone, "service/env", "service/models", false},
+		{doctorStandsAlone, "service", "service/doctor", false},
+		{doctorStandsAlone, "internal/cli", "service/doctor", true},
 		{onlyWiringWires, "mcp/serve", "mcp", false},
 		{nobodyImportsWiring, "mcp/serve", "service", true},
 		{nobodyImportsWiring, "mcp/serve", "internal/cli", false},

@@ -1,4 +1,4 @@
-package service
+package doctor
 
 import (
 	"context"
@@ -24,25 +24,25 @@ const certificateWarning = 14 * 24 * time.Hour
 
 // ExamineServer looks at what a server stands on besides, for administrators. answers asks
 // whether a server of toolcrib answers at a URL: transports are for front ends.
-func (s *Service) ExamineServer(
+func (d *Doctor) ExamineServer(
 	ctx context.Context, who toolcrib.Principal, answers func(ctx context.Context, url string) error,
 ) ([]Finding, error) {
 	return examined(
 		ctx, who,
-		check{"keys", "chmod 600 the file, and let the user of the server own it", s.checkKeys},
-		check{"workspaces", "make the folder writable for the user of the server", s.checkWorkspaces},
-		check{"tls", "correct server.tls.cert and server.tls.key", s.checkTLS},
-		check{"sign-in", "toolcrib users add NAME --admin; toolcrib tokens create --user NAME --sign-in", s.checkSignIn},
+		check{"keys", "chmod 600 the file, and let the user of the server own it", d.checkKeys},
+		check{"workspaces", "make the folder writable for the user of the server", d.checkWorkspaces},
+		check{"tls", "correct server.tls.cert and server.tls.key", d.checkTLS},
+		check{"sign-in", "toolcrib users add NAME --admin; toolcrib tokens create --user NAME --sign-in", d.checkSignIn},
 		check{
 			"listen", "correct listen, or end the program that has the port",
-			func(ctx context.Context) (string, string, error) { return s.checkListen(ctx, answers) },
+			func(ctx context.Context) (string, string, error) { return d.checkListen(ctx, answers) },
 		},
 	)
 }
 
 // checkKeys looks whether others can read what signs tokens and seals secrets.
-func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
-	path, err := s.Env.KeysFile()
+func (d *Doctor) checkKeys(context.Context) (detail, fix string, err error) {
+	path, err := d.Env.KeysFile()
 	if err != nil {
 		return "", "", err
 	}
@@ -58,26 +58,26 @@ func (s *Service) checkKeys(context.Context) (detail, fix string, err error) {
 	return path + ": only its owner can read it", "", nil
 }
 
-func (s *Service) checkWorkspaces(context.Context) (detail, fix string, err error) {
-	dir := filepath.Join(s.Env.DataDir, "workspaces")
+func (d *Doctor) checkWorkspaces(context.Context) (detail, fix string, err error) {
+	dir := filepath.Join(d.Env.DataDir, "workspaces")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err
 	}
-	info, err := os.Stat(s.Env.DataDir)
+	info, err := os.Stat(d.Env.DataDir)
 	if err == nil && info.Mode().Perm()&0o022 != 0 {
-		err := fmt.Errorf("%s can be written by others (%s)", s.Env.DataDir, info.Mode().Perm())
-		return "", "chmod 700 " + s.Env.DataDir, err
+		err := fmt.Errorf("%s can be written by others (%s)", d.Env.DataDir, info.Mode().Perm())
+		return "", "chmod 700 " + d.Env.DataDir, err
 	}
 	return dir + ": runs of each user work in a folder of their own", "", env.Writable(dir)
 }
 
-func (s *Service) checkTLS(context.Context) (detail, fix string, err error) {
-	cert, key, err := s.Env.Certificate()
+func (d *Doctor) checkTLS(context.Context) (detail, fix string, err error) {
+	cert, key, err := d.Env.Certificate()
 	if err != nil {
 		return "", "", err
 	}
 	if cert == "" {
-		listen, err := s.Env.Config.Listen.Resolve(s.Env.Resolver())
+		listen, err := d.Env.Config.Listen.Resolve(d.Env.Resolver())
 		if err == nil && !onLoopback(listen) {
 			err = fmt.Errorf("none, and %s is reached by others: tokens and prompts go over the network in the clear", listen)
 			return "", "set server.tls, or listen on loopback behind a proxy with TLS", err
@@ -107,14 +107,14 @@ func onLoopback(address string) bool {
 }
 
 // checkSignIn looks whether someone can administrate the server.
-func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err error) {
-	if s.Env.Config.Server.Auth == "none" { // which the configuration allows on loopback only
+func (d *Doctor) checkSignIn(ctx context.Context) (detail, fix string, err error) {
+	if d.Env.Config.Server.Auth == "none" { // which the configuration allows on loopback only
 		return "server.auth: none: whoever reaches the server acts as anonymous", "", nil
 	}
-	if s.Env.Store == nil {
+	if d.Env.Store == nil {
 		return "", "see database", errors.New("the database is not open")
 	}
-	for u, err := range s.People.EachUser(ctx) {
+	for u, err := range d.People.EachUser(ctx) {
 		if err != nil {
 			return "", "", err
 		}
@@ -126,14 +126,14 @@ func (s *Service) checkSignIn(ctx context.Context) (detail, fix string, err erro
 }
 
 // checkListen looks whether the server answers, or could listen.
-func (s *Service) checkListen(ctx context.Context, answers func(context.Context, string) error) (
+func (d *Doctor) checkListen(ctx context.Context, answers func(context.Context, string) error) (
 	detail, fix string, err error,
 ) {
-	listen, err := s.Env.Config.Listen.Resolve(s.Env.Resolver())
+	listen, err := d.Env.Config.Listen.Resolve(d.Env.Resolver())
 	if err != nil {
 		return "", "", err
 	}
-	cert, _, err := s.Env.Certificate()
+	cert, _, err := d.Env.Certificate()
 	if err != nil {
 		return "", "", err
 	}

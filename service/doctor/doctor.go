@@ -1,4 +1,5 @@
-package service
+// Package doctor examines a data folder and its configuration, and says how to fix what is wrong.
+package doctor
 
 import (
 	"cmp"
@@ -19,11 +20,21 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
 )
+
+// Doctor examines a data folder.
+type Doctor struct {
+	Env    *env.Env
+	Models *models.Models
+	MCP    *mcpset.Set
+	People *people.People
+	Policy *policy.Policy
+}
 
 // Finding is one thing that was looked at.
 type Finding struct {
@@ -43,29 +54,29 @@ type check struct {
 }
 
 // ExamineData looks at the data folder and its database, for administrators.
-func (s *Service) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
+func (d *Doctor) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	return examined(
 		ctx, who,
-		check{"data folder", "make the folder writable for this user, or use another with --data-dir", s.checkData},
+		check{"data folder", "make the folder writable for this user, or use another with --data-dir", d.checkData},
 		check{
 			"database", "check the path, the rights and the disk",
-			func(ctx context.Context) (string, string, error) { return s.checkDatabase(ctx, who) },
+			func(ctx context.Context) (string, string, error) { return d.checkDatabase(ctx, who) },
 		},
 	)
 }
 
 // Examine looks at what runs stand on besides, for administrators: workspace, shell,
 // approvals, budgets, databases, MCP servers. It starts the servers.
-func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
+func (d *Doctor) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	checks := []check{
-		{"workspace", "set workspace, or start toolcrib in another folder", s.checkWorkspace},
-		{"shell", "install bubblewrap", s.checkShell},
-		{"approvals", "correct approvals.notify; `toolcrib approvals notify test` sends a message to each", s.checkApprovals},
+		{"workspace", "set workspace, or start toolcrib in another folder", d.checkWorkspace},
+		{"shell", "install bubblewrap", d.checkShell},
+		{"approvals", "correct approvals.notify; `toolcrib approvals notify test` sends a message to each", d.checkApprovals},
 	}
-	if len(s.Env.Config.Budgets) > 0 && s.Env.Store != nil {
-		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", s.checkBudgets})
+	if len(d.Env.Config.Budgets) > 0 && d.Env.Store != nil {
+		checks = append(checks, check{"budgets", "write the name as it is; toolcrib users list", d.checkBudgets})
 	}
-	for _, db := range s.Policy.Databases() {
+	for _, db := range d.Policy.Databases() {
 		checks = append(checks, check{
 			"sql." + db.Name, "correct sql." + db.Name + ".url, or start the database",
 			func(ctx context.Context) (string, string, error) {
@@ -80,7 +91,7 @@ func (s *Service) Examine(ctx context.Context, who toolcrib.Principal) ([]Findin
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.MCP.Servers(ctx, who, mcpset.LookTime)
+	servers, err := d.MCP.Servers(ctx, who, mcpset.LookTime)
 	for _, m := range servers {
 		f := Finding{Check: "mcp " + m.Name, OK: m.State == mcpset.StateRunning, Detail: m.Detail}
 		f.Fix = "correct mcpServers." + m.Name + ": " + m.From
@@ -110,19 +121,19 @@ func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (fou
 	return found, nil
 }
 
-func (s *Service) checkData(context.Context) (detail, fix string, err error) {
-	if err := os.MkdirAll(s.Env.DataDir, 0o700); err != nil {
+func (d *Doctor) checkData(context.Context) (detail, fix string, err error) {
+	if err := os.MkdirAll(d.Env.DataDir, 0o700); err != nil {
 		return "", "", err
 	}
-	if err := env.Writable(s.Env.DataDir); err != nil {
+	if err := env.Writable(d.Env.DataDir); err != nil {
 		return "", "", err
 	}
-	free, ok := freeBytes(s.Env.DataDir)
+	free, ok := freeBytes(d.Env.DataDir)
 	if !ok {
-		return s.Env.DataDir, "", nil
+		return d.Env.DataDir, "", nil
 	}
 	const least = 64 << 20 // under it a store may fail any time
-	detail = fmt.Sprintf("%s (%s free)", s.Env.DataDir, sizeText(free))
+	detail = fmt.Sprintf("%s (%s free)", d.Env.DataDir, sizeText(free))
 	if free < least {
 		return "", "make room on the disk", errors.New(detail)
 	}
@@ -140,13 +151,13 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d MB", bytes/1e6)
 }
 
-func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (detail, fix string, err error) {
-	err = s.Env.OpenFor(ctx, who)
+func (d *Doctor) checkDatabase(ctx context.Context, who toolcrib.Principal) (detail, fix string, err error) {
+	err = d.Env.OpenFor(ctx, who)
 	if err == nil {
-		err = s.Env.Store.Check(ctx)
+		err = d.Env.Store.Check(ctx)
 	}
 	if err == nil {
-		return s.Env.Store.Path() + ": opens, and is whole", "", nil
+		return d.Env.Store.Path() + ": opens, and is whole", "", nil
 	}
 	var broken *store.ChainError
 	for _, known := range []struct {
@@ -176,16 +187,16 @@ func (s *Service) checkDatabase(ctx context.Context, who toolcrib.Principal) (de
 	return "", "", err
 }
 
-func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error) {
-	dir, err := s.Policy.Workspace("", nil)
+func (d *Doctor) checkWorkspace(context.Context) (detail, fix string, err error) {
+	dir, err := d.Policy.Workspace("", nil)
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := s.Policy.Protection(dir, nil); err != nil {
+	if _, err := d.Policy.Protection(dir, nil); err != nil {
 		return "", "", err
 	}
 	detail = dir
-	if why := s.Policy.Unprotected(dir); why != "" {
+	if why := d.Policy.Unprotected(dir); why != "" {
 		detail += " (exec_shell: " + why + ")"
 	}
 	if env.Writable(dir) != nil {
@@ -194,22 +205,22 @@ func (s *Service) checkWorkspace(context.Context) (detail, fix string, err error
 	return detail, "", nil
 }
 
-func (s *Service) checkShell(context.Context) (detail, fix string, err error) {
-	detail, fix, err = shellFound(s.Env.Config.Tools.Shell, shell.Probe())
-	if err != nil || s.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
+func (d *Doctor) checkShell(context.Context) (detail, fix string, err error) {
+	detail, fix, err = shellFound(d.Env.Config.Tools.Shell, shell.Probe())
+	if err != nil || d.Env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
 		return detail, fix, err
 	}
-	path, _, err := s.Policy.Programs()
+	path, _, err := d.Policy.Programs()
 	if err != nil {
 		return "", "", err
 	}
-	workspace, _ := s.Policy.Workspace("", nil) // the check of the workspace says what is wrong with it
+	workspace, _ := d.Policy.Workspace("", nil) // the check of the workspace says what is wrong with it
 	use, out := shell.SearchPath(path, workspace)
 	detail += "; programs of " + strings.Join(use, ":")
 	if len(out) > 0 {
 		detail += "; left out: " + strings.Join(out, ", ")
 	}
-	if missing := shell.Missing(s.Env.Config.Tools.Shell.Allow, use); len(missing) > 0 {
+	if missing := shell.Missing(d.Env.Config.Tools.Shell.Allow, use); len(missing) > 0 {
 		detail += "; allowed, but not installed: " + strings.Join(missing, ", ")
 	}
 	return detail, "", nil
@@ -252,8 +263,8 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 }
 
 // checkApprovals reports whether the addresses of approvals.notify can be tried. None is sent anything.
-func (s *Service) checkApprovals(context.Context) (detail, fix string, err error) {
-	set := s.Env.Config.Approvals
+func (d *Doctor) checkApprovals(context.Context) (detail, fix string, err error) {
+	set := d.Env.Config.Approvals
 	detail = "expire after " + set.Expire.String()
 	if set.Expire <= 0 {
 		detail = "never expire"
@@ -266,7 +277,7 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 	}
 	wrong := false
 	for i := range set.Notify {
-		t, err := s.Env.NotifyTarget(&set.Notify[i])
+		t, err := d.Env.NotifyTarget(&set.Notify[i])
 		if err != nil {
 			wrong = true
 			detail += "\n" + err.Error()
@@ -284,9 +295,9 @@ func (s *Service) checkApprovals(context.Context) (detail, fix string, err error
 }
 
 // checkBudgets looks for budgets whose user is spelt unlike a user that there is.
-func (s *Service) checkBudgets(ctx context.Context) (detail, fix string, err error) {
-	for i, b := range s.Env.Config.Budgets {
-		like, err := s.Env.Store.Access().Alike(ctx, b.User)
+func (d *Doctor) checkBudgets(ctx context.Context) (detail, fix string, err error) {
+	for i, b := range d.Env.Config.Budgets {
+		like, err := d.Env.Store.Access().Alike(ctx, b.User)
 		if err == nil && !like.Removed && like.Name != b.User {
 			return "", "", fmt.Errorf("budgets[%d].user: %q is not the user %s, so this budget does not apply to them", i,
 				b.User, like.Name)
@@ -300,11 +311,11 @@ const checkTimeout = 10 * time.Second
 
 // ExamineProviders tests each configured provider, those that agents name by their type
 // alone, and the one that is used where none is configured; for administrators.
-func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) (out []Finding, err error) {
+func (d *Doctor) ExamineProviders(ctx context.Context, who toolcrib.Principal) (out []Finding, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
-	c, seen := s.Env.Config, map[string]bool{}
+	c, seen := d.Env.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
 		seen[name] = true
 		if t := c.Providers[name].Type; !models.SupportedType(t) {
@@ -314,7 +325,7 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 			})
 			continue
 		}
-		out = append(out, s.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
+		out = append(out, d.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
 	}
 	for _, ref := range env.ModelRefs(c) {
 		r, err := c.ResolveModel(ref)
@@ -323,13 +334,13 @@ func (s *Service) ExamineProviders(ctx context.Context, who toolcrib.Principal) 
 			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
 		case !seen[r.ProviderName] && models.SupportedType(r.Provider.Type):
 			seen[r.ProviderName] = true
-			out = append(out, s.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
+			out = append(out, d.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
 		}
 	}
 	if agent := c.Agents[config.DefaultAgent]; agent.Model == "" {
-		found := s.Models.Detect(false)
+		found := d.Models.Detect(false)
 		if _, ok := c.Providers[found.Model.ProviderName]; !ok {
-			f := s.checkProvider(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
+			f := d.checkProvider(ctx, found.Model.ProviderName, found.Model.Provider, []string{found.Model.ID})
 			f.Detail += fmt.Sprintf(" (used because no model is configured: %s)", found.Why)
 			out = append(out, f)
 		}
@@ -350,9 +361,9 @@ func usedModels(c *config.Config, provider string) []string {
 
 // checkProvider asks a provider whether it is there, takes the key, and, where it
 // can tell, has the models that are named.
-func (s *Service) checkProvider(ctx context.Context, name string, p config.Provider, models []string) Finding {
+func (d *Doctor) checkProvider(ctx context.Context, name string, p config.Provider, models []string) Finding {
 	f := Finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
-	model, err := s.Models.Adapter(name, p)
+	model, err := d.Models.Adapter(name, p)
 	if err != nil {
 		f.Detail = err.Error()
 		var value config.Error
@@ -380,7 +391,7 @@ func (s *Service) checkProvider(ctx context.Context, name string, p config.Provi
 			checkTimeout), Err: err}
 	}
 	if err != nil {
-		f.Detail = s.Env.Mask.Mask(err.Error())
+		f.Detail = d.Env.Mask.Mask(err.Error())
 		f.Fix = fixProvider(name, p.Type, err)
 		return f
 	}

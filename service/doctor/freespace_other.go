@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || freebsd)
 
-package service
+package doctor
 
 // freeBytes is not known here.
 func freeBytes(string) (uint64, bool) { return 0, false }

@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd
 
-package service
+package doctor
 
 import "syscall"
 
