@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 )
 
 // Service is what front ends do with a data folder under a configuration. It may be used by several goroutines once
@@ -33,7 +34,7 @@ type Service struct {
 
 // folder is shared by all services of one data folder.
 type folder struct {
-	Drivers Drivers
+	Drivers worker.Drivers
 
 	inEffect atomic.Pointer[Service] // under the configuration that was put into effect; nil until one was
 
@@ -45,7 +46,8 @@ type folder struct {
 // New returns a service. It opens nothing: much works without a store.
 func New(o env.Options) *Service {
 	e := env.New(o)
-	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: &folder{Drivers: NewLockFiles(o.DataDir)}}
+	f := &folder{Drivers: worker.NewLockFiles(o.DataDir)}
+	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: f}
 	s.People = people.New(e, s.endRuns)
 	s.Policy = policy.New(e, s.MCP, s.People)
 	return s

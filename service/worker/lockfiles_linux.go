@@ -1,4 +1,4 @@
-package service
+package worker
 
 import "golang.org/x/sys/unix"
 

@@ -1,11 +1,11 @@
 //go:build !unix
 
-package service
+package worker
 
 import (
 	"errors"
 	"os"
 )
 
-// tryLock cannot tell here; no run is shown as interrupted.
+// tryLock fails, since files cannot be locked here. No run is shown as interrupted.
 func tryLock(*os.File) error { return errors.ErrUnsupported }

@@ -1,13 +1,13 @@
 //go:build unix
 
-package service
+package worker
 
 import (
 	"os"
 	"syscall"
 )
 
-// tryLock locks a file for this process, or fails at once.
+// tryLock locks a file for this process. It does not wait.
 func tryLock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

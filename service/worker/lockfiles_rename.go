@@ -1,8 +1,8 @@
 //go:build !linux
 
-package service
+package worker
 
 import "errors"
 
-// renameNew renames a file, unless there is one of the new name: elsewhere nothing does.
+// renameNew fails, since there is no such operation here.
 func renameNew(string, string) error { return errors.ErrUnsupported }

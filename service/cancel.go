@@ -1,0 +1,134 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Cancel ends a run, and returns it as [Service.FindRun] does. One that another process
+// drives is told, and Cancel waits until it has ended.
+func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
+	rec, err := s.Env.Find(ctx, who, name)
+	if err != nil {
+		return Run{}, err
+	}
+	if rec.Status.Ended() {
+		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID,
+			rec.Status)
+	}
+	leave, driven := s.Drivers.Take(rec.ID)
+	switch {
+	case driven == nil:
+		defer leave()
+		err = s.cancelHere(ctx, rec, agent.CancelBy(who))
+	case rec.Parent != "":
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, rec.Parent)
+	default:
+		err = s.cancelThere(ctx, rec, agent.CancelBy(who))
+	}
+	if err == nil {
+		rec, err = s.Env.Store.Run(ctx, rec.ID)
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	return s.around(ctx, who, rec), nil
+}
+
+// cancelHere ends a run that nobody drives.
+func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
+	r, err := s.runner(rec)
+	if err != nil {
+		return err
+	}
+	_, err = r.Cancel(ctx, rec.ID, by)
+	return err
+}
+
+// How long another process may take to end its run, and how often it is looked at.
+const (
+	cancelWait = 10 * time.Second
+	cancelLook = 100 * time.Millisecond
+)
+
+// pause waits before the next look at what another process does.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// cancelThere asks the process that drives a run to end it, and waits until it has.
+func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
+	if err := s.Drivers.Request(rec.ID, by); err != nil {
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to stop: " +
+			err.Error(), Err: err}
+	}
+	defer s.Drivers.RemoveRequest(rec.ID)
+	for end := time.Now().Add(cancelWait); ; {
+		if err := pause(ctx, cancelLook); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return toolcrib.Errorf(toolcrib.CodeTimeout, "run %s was told to stop and has not; its process does not respond", rec.ID)
+		}
+		now, err := s.Env.Store.Run(ctx, rec.ID)
+		if err != nil {
+			return err
+		}
+		if now.Status.Ended() {
+			return nil
+		}
+		if s.Drivers.Driven(rec.ID) {
+			continue
+		}
+		if leave, err := s.Drivers.Take(rec.ID); err == nil {
+			defer leave()
+			// Its process released it before it saw the request.
+			return s.cancelHere(ctx, now, by)
+		}
+	}
+}
+
+// serverLock is the name under which a server holds a lock, as drivers do with runs, so that
+// others see that there is one.
+const serverLock toolcrib.RunID = "server"
+
+// Detach writes a run down for the server of the data folder, which continues it. Where no server
+// runs, the run stays queued until one starts.
+func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartRequest) (Run, error) {
+	d, task, err := s.ready(ctx, who, r, Front{})
+	if err != nil {
+		return Run{}, err
+	}
+	task.Driver = env.DriverServer
+	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.Start(ctx, task)
+	})
+	return s.outcome(ctx, who, state, err)
+}
+
+// Server names the process of a server that runs on the data folder; "" = none does.
+func (s *Service) Server() string {
+	if !s.Drivers.Driven(serverLock) {
+		return ""
+	}
+	return s.Drivers.Process(serverLock)
+}
+
+// mark shows other processes that a server runs here, unless another one does already.
+func (p *Pool) mark() (unmark func()) {
+	if p.s.Env.Driver != env.DriverServer || p.s.Drivers.Driven(serverLock) {
+		return nil
+	}
+	unmark, _ = p.s.Drivers.Take(serverLock) // with an error another server was quicker
+	return unmark
+}
