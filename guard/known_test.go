@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only the last output of a canonizer skips the syntax check.
+// A canonical text is read again with the same result, and under the limits of that reading.
 func TestArguments_ReadAgain(t *testing.T) {
 	deep := strings.Repeat("[", 20) + strings.Repeat("]", 20)
 	for _, text := range []string{`{"a":1,"b":"x"}`, `{"b":"x", "a":1}`, `{"a":` + deep + `}`} {

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -96,7 +97,7 @@ func arguments(raw []byte, keep bool) (json.RawMessage, any, error) {
 			return nil, nil, &ArgumentError{Offset: start, What: "expected one JSON object, found " + kindOf(raw[start:])}
 		}
 	}
-	canonical, value, err := JSONLimits{MaxBytes: MaxArgumentsBytes, MaxDepth: MaxArgumentsDepth}.read(raw, keep)
+	canonical, value, err := JSONLimits{}.read(raw, keep)
 	return EscapeJSON(canonical), value, err
 }
 
@@ -136,19 +137,17 @@ func wordOf(raw []byte) []byte {
 	return raw[:len(raw)-len(rest)]
 }
 
-// Canonical is [Arguments] for any JSON value, with the same bounds. Empty text is an
-// error.
+// Canonical is [Arguments] for any JSON value, with the same bounds. Empty text is an error.
 func Canonical(raw []byte) (json.RawMessage, error) { return JSONLimits{}.Canonical(raw) }
 
-// JSONLimits bound a strictly read JSON text. A field that is not positive means
-// its default: [MaxArgumentsBytes], [MaxArgumentsDepth].
+// JSONLimits bound a strictly read JSON text. The defaults are [MaxArgumentsBytes] and [MaxArgumentsDepth].
 type JSONLimits struct {
 	MaxBytes int
-	MaxDepth int // at most 1000
+	MaxDepth int  // at most 1000
+	Floats   bool // numbers of values are float64, and larger ones are an error
 }
 
-// maxScanDepth bounds nesting wherever this package reads JSON, because each level needs
-// stack.
+// maxScanDepth bounds nesting in all JSON that is read here: each level needs stack.
 const maxScanDepth = 1000
 
 // Canonical is [Canonical] with other limits.
@@ -163,43 +162,37 @@ func (l JSONLimits) Value(raw []byte) (any, error) {
 	return value, err
 }
 
+// Read returns the canonical form and the value of one reading.
+func (l JSONLimits) Read(raw []byte) (canonical json.RawMessage, value any, err error) {
+	return l.read(raw, true)
+}
+
 func (l JSONLimits) read(raw []byte, keep bool) (json.RawMessage, any, error) {
-	if l.MaxBytes <= 0 {
-		l.MaxBytes = MaxArgumentsBytes
-	}
-	if l.MaxDepth <= 0 {
-		l.MaxDepth = MaxArgumentsDepth
-	}
+	l.MaxBytes = cmp.Or(max(l.MaxBytes, 0), MaxArgumentsBytes)
+	l.MaxDepth = cmp.Or(max(l.MaxDepth, 0), MaxArgumentsDepth)
 	if len(raw) > l.MaxBytes {
 		return nil, nil, &ArgumentError{Offset: l.MaxBytes, What: fmt.Sprintf("longer than %d bytes", l.MaxBytes)}
 	}
+	if fault := document(raw, strictText); fault != nil {
+		return nil, nil, fault
+	}
 	w := newCanonizer(raw)
 	defer w.done()
-	if !w.known {
-		if fault := document(raw, strictText); fault != nil {
-			return nil, nil, fault
-		}
-	}
-	w.maxDepth, w.keep = min(l.MaxDepth, maxScanDepth), keep
+	w.maxDepth, w.keep, w.floats = min(l.MaxDepth, maxScanDepth), keep, l.Floats
 	value, fault := w.value(1)
 	if fault != nil {
 		return nil, nil, fault
 	}
-	w.strict = true
 	return w.changed(), value, nil
 }
 
 var canonizers = sync.Pool{New: func() any { return new(canonizer) }}
 
-// newCanonizer returns a canonizer with the buffers of an earlier one. A value equal to that
-// one's output need not be checked again: arguments are read on arrival, and again when they
-// are judged.
+// newCanonizer returns a canonizer with the buffers of an earlier one.
 func newCanonizer(value []byte) *canonizer {
 	w := canonizers.Get().(*canonizer)
-	known := w.strict && bytes.Equal(w.out, value)
 	*w = canonizer{
-		raw: value, known: known, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0],
-		scratch: w.scratch[:0],
+		raw: value, out: slices.Grow(w.out[:0], len(value)), members: w.members[:0], scratch: w.scratch[:0],
 	}
 	return w
 }
@@ -237,11 +230,10 @@ const manyKeys = 16
 // collide.
 type canonizer struct {
 	raw      []byte
-	known    bool // raw is the strict output of a canonizer and need not be checked
-	strict   bool // out is a complete strict text
 	pos      int
 	maxDepth int
 	keep     bool // also return the decoded values
+	floats   bool // with numbers as float64
 	out      []byte
 	members  []member // stack of the members of open objects
 	scratch  []byte   // the last string, decoded, or the object that is being sorted
@@ -311,7 +303,15 @@ func (w *canonizer) value(depth int) (any, *ArgumentError) {
 	if !w.keep {
 		return nil, nil
 	}
-	return json.Number(w.out[at:]), nil
+	number := json.Number(w.out[at:])
+	if !w.floats {
+		return number, nil
+	}
+	f, err := number.Float64()
+	if err != nil {
+		return nil, fail(from, "number beyond the range of a float64")
+	}
+	return f, nil
 }
 
 // tooLarge says which bound a number exceeds, or returns "".

@@ -232,10 +232,11 @@ func (c *call) read() (err error) {
 	} else if !c.sendsJSON() {
 		return bad("the body must be JSON, with Content-Type: application/json")
 	}
-	if c.body, err = objectOf(data); err != nil {
+	value, err := c.readObject(data)
+	if err != nil {
 		return bad("the body: %v", err)
 	}
-	return c.route.fits(c.body)
+	return c.route.check(value)
 }
 
 // sendsJSON reports whether the request says that its body is JSON. If it has a token in its header, it
@@ -247,22 +248,20 @@ func (c *call) sendsJSON() bool {
 	return kind == "application/json" || unsaid && c.r.Header.Get("Authorization") != ""
 }
 
-// objectOf reads a JSON object strictly, of as many bytes as were let in.
-func objectOf(data []byte) (json.RawMessage, error) {
-	limits := guard.JSONLimits{MaxBytes: len(data)}
-	body, err := limits.Canonical(data)
-	if err == nil && body[0] != '{' {
+// readObject reads the body, a JSON object, strictly: the canonical text, from which the handler decodes its
+// type, and the value, which the schema is checked against. Its bytes are bounded before.
+func (c *call) readObject(data []byte) (value object, err error) {
+	limits := guard.JSONLimits{MaxBytes: len(data), Floats: true}
+	body, any, err := limits.Read(data)
+	if value, _ = any.(object); value == nil && err == nil {
 		err = errors.New("must be a JSON object")
 	}
-	return body, err
+	c.body = body
+	return value, err
 }
 
-// fits refuses a body that the schema does not allow.
-func (r *route) fits(body []byte) error {
-	var value any
-	if err := json.Unmarshal(body, &value); err != nil {
-		return bad("the body: %v", unfit(err))
-	}
+// check returns an error if the schema does not allow a body.
+func (r *route) check(value object) error {
 	if err := r.schema.Validate(value); err != nil {
 		text := err.Error()
 		if i := strings.LastIndex(text, "validating "); i > 0 {

@@ -3,8 +3,9 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -256,46 +257,43 @@ func (s *socket) answer(id string, answer any, err error) {
 
 // take carries out one message.
 func (s *socket) take(data []byte) {
-	var head struct {
-		Type  string `json:"type"`
-		ID    string `json:"id"`
-		RunID any    `json:"run_id"`
-	}
-	body, err := objectOf(data)
+	c := *s.call
+	c.Context, c.ws, c.Service = s.ctx, s, c.Server.Service.Current()
+	message, err := c.readObject(data)
 	if err == nil {
-		err = json.Unmarshal(body, &head)
+		err = mustBeTexts(message, "id", "type")
 	}
 	if err != nil {
-		s.answer("", nil, bad("the message must be a JSON object with a type: %v", unfit(err)))
+		s.answer("", nil, bad("the message must be a JSON object with a type: %v", err))
 		return
 	}
-	r := s.call.types[head.Type]
+	id, _ := message["id"].(string)
+	kind, _ := message["type"].(string)
+	r := s.call.types[kind]
 	if r == nil {
-		s.answer(head.ID, nil, bad("type: must be run, join, tool_result, approval, cancel or message"))
+		s.answer(id, nil, bad("type: must be run, join, tool_result, approval, cancel or message"))
 		return
 	}
-	c := *s.call
-	c.Context, c.route, c.body, c.ws = s.ctx, r, body, s
-	c.Service = c.Server.Service.Current()
+	c.route = r
 	if c.who, err = c.Server.who(c.r); err != nil {
-		s.answer(head.ID, nil, err)
+		s.answer(id, nil, err)
 		s.refused(err)
 		return
 	}
 	if err = c.take(ofUser(c.who)); err == nil {
-		err = r.fits(body)
+		err = r.check(message)
 	}
-	if run, ok := head.RunID.(string); ok && err == nil {
+	if run, ok := message["run_id"].(string); ok && err == nil {
 		_, err = whole("run_", run)
 	}
 	if err != nil {
-		s.answer(head.ID, nil, err)
+		s.answer(id, nil, err)
 		return
 	}
-	if head.Type != "run" && head.Type != "cancel" { // the others are carried out in their order, and at once
+	if kind != "run" && kind != "cancel" { // the others are carried out in their order, and at once
 		answer, err := r.do(&c)
 		if !errors.Is(err, agent.ErrEarly) {
-			s.answer(head.ID, answer, err)
+			s.answer(id, answer, err)
 			return
 		}
 		c.early = true
@@ -305,12 +303,25 @@ func (s *socket) take(data []byte) {
 		s.goes(func() {
 			answer, err := r.do(&c)
 			<-s.busy
-			s.answer(head.ID, answer, err)
+			s.answer(id, answer, err)
 		})
 	default:
-		s.answer(head.ID, nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded,
+		s.answer(id, nil, toolcrib.Errorf(toolcrib.CodeCapacityExceeded,
 			"%d messages are being carried out; send this again later", maxBusy))
 	}
+}
+
+// mustBeTexts returns an error if one of the members is not a string.
+func mustBeTexts(message object, names ...string) error {
+	kinds := map[reflect.Kind]string{
+		reflect.Bool: "bool", reflect.Float64: "number", reflect.Slice: "array", reflect.Map: "object",
+	}
+	for _, name := range names {
+		if kind := kinds[reflect.ValueOf(message[name]).Kind()]; kind != "" {
+			return fmt.Errorf("/%s: must not be %s", name, kind)
+		}
+	}
+	return nil
 }
 
 // room refuses one run too many.

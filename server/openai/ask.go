@@ -4,6 +4,7 @@
 package openai
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -125,7 +126,11 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 
 // into reads a value of one type.
 func into[T any](param string, raw json.RawMessage, to *T) error {
-	err := json.Unmarshal(raw, to)
+	return unfit(param, json.Unmarshal(raw, to))
+}
+
+// unfit says of an error of encoding/json which part of the request it is about.
+func unfit(param string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field != "":
@@ -140,13 +145,14 @@ func into[T any](param string, raw json.RawMessage, to *T) error {
 
 // each reads the values of a list, one after another.
 func each[T any](param string, raw json.RawMessage, do func(param string, one *T) error) error {
-	var list []json.RawMessage
-	if err := into(param, raw, &list); err != nil {
-		return err
+	if len(raw) == 0 || raw[0] != '[' { // null, or an error
+		return into(param, raw, new([]T))
 	}
-	for i, raw := range list {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	_, err := dec.Token()
+	for i := 0; err == nil && dec.More(); i++ {
 		at, one := param+"["+strconv.Itoa(i)+"]", new(T)
-		if err := into(at, raw, one); err != nil {
+		if err := unfit(at, dec.Decode(one)); err != nil {
 			return err
 		}
 		if err := do(at, one); err != nil {
