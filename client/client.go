@@ -1,6 +1,5 @@
-// Package client speaks to a toolcrib server over its native API: it starts runs, watches
-// them, decides what they wait for, and asks for everything else that a route is for. Errors
-// are a [*toolcrib.Error] with the code that the server gave.
+// Package client is a client of the HTTP API of a toolcrib server. It starts, follows and decides runs, and sends
+// any other request. Errors of the server are a [*toolcrib.Error] with its code.
 package client
 
 import (
@@ -25,22 +24,21 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 )
 
-// Options say which server a [Client] speaks to, and as whom.
+// Options configure a [Client].
 type Options struct {
-	URL   string // such as https://tools.example.com; a path is that of a proxy
-	Token string // the access token; "" = none, for a server with server.auth: none
-	// PlainHTTP allows http:// to other machines, which anybody on the way can read.
+	URL   string // such as https://tools.example.com, with the path of a proxy if any
+	Token string // the access token; "" for a server with server.auth: none
+	// PlainHTTP allows http:// to other machines, which is not encrypted.
 	PlainHTTP bool
-	// Patience is how long a stream that was cut is reconnected; 0 = 1 minute.
+	// Patience is how long to retry an interrupted stream. The default is one minute.
 	Patience time.Duration
-	// Lost hears that a stream was cut, once for each time; may be nil.
+	// Lost is called once for each interruption of a stream. It may be nil.
 	Lost func(err error)
-	// Transport sends requests; nil = one that verifies certificates, and takes the proxy of
-	// the environment.
+	// Transport sends requests. If nil, it verifies certificates and uses the proxy of the environment.
 	Transport http.RoundTripper
 }
 
-// Client is a server as a user of it sees it. It may be used by several goroutines.
+// Client is a client of one server. It is safe for concurrent use.
 type Client struct {
 	o       Options
 	base    *url.URL
@@ -48,10 +46,10 @@ type Client struct {
 	attends bool
 }
 
-// The bounds of what a server may send, and how long it may say nothing.
+// The bounds of responses, and of the time without any data.
 const (
 	maxAnswer    = 64 << 20
-	maxLine      = 64 << 20 // of a stream
+	maxLine      = 64 << 20 // one line of a stream
 	maxHead      = 256 << 10
 	silence      = time.Minute // a stream is pinged every 15 seconds
 	firstPause   = 100 * time.Millisecond
@@ -59,7 +57,7 @@ const (
 	patience     = time.Minute
 )
 
-// New makes a client. It sends nothing yet.
+// New returns a client. It sends no request.
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(o.URL, "/"))
 	switch {
@@ -75,7 +73,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{o: o, base: u, http: &http.Client{
 		Transport: o.Transport,
-		// What is asked for is asked of this server, and its token is for nobody else.
+		// The token is for this server only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if o.Transport == nil {
@@ -86,16 +84,15 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Attending returns a client of the same server whose streams say that a person is there: what an MCP server
-// asks in the middle of a call comes as a confirmation_required that is live only, and waits while the stream
-// is read.
+// Attending returns a client of the same server whose streams have a person: a question of an MCP server during a
+// call is sent as a live confirmation_required, and waits while the stream is read.
 func (c *Client) Attending() *Client {
 	next := *c
 	next.attends = true
 	return &next
 }
 
-// Loopback reports whether a host is this machine.
+// Loopback reports whether host is this machine.
 func Loopback(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -105,22 +102,22 @@ func Loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// URL is the address of the server.
+// URL returns the address of the server.
 func (c *Client) URL() string { return c.base.String() }
 
 func bad(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// Query is what a route takes in its query; zero values are left out.
+// Query has the parameters of a request. Zero values are left out.
 type Query map[string]any
 
-// Get asks for path, such as /api/runs, and reads the answer into out.
+// Get sends a GET request for path, such as /api/runs, and decodes the response into out.
 func (c *Client) Get(ctx context.Context, path string, q Query, out any) error {
 	return c.do(ctx, http.MethodGet, path, q, nil, out)
 }
 
-// Send sends in as the body of a request, and reads the answer into out; either may be nil.
+// Send sends in as the body of a request, and decodes the response into out. Either may be nil.
 func (c *Client) Send(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, nil, in, out)
 }
@@ -146,8 +143,7 @@ func (c *Client) do(ctx context.Context, method, path string, q Query, in, out a
 	return nil
 }
 
-// Copy asks for path and writes the answer to w as it comes, such as that of
-// /api/runs/{id}/export.
+// Copy sends a GET request for path, such as /api/runs/{id}/export, and copies the response to w.
 func (c *Client) Copy(ctx context.Context, path string, w io.Writer) error {
 	answer, err := c.request(ctx, request{method: http.MethodGet, path: path})
 	if err != nil {
@@ -158,17 +154,17 @@ func (c *Client) Copy(ctx context.Context, path string, w io.Writer) error {
 	return err
 }
 
-// request is one request on its way.
+// request is a request to the server.
 type request struct {
 	method, path string
 	query        Query
 	body         any
-	events       bool // the answer is to be a stream of events
+	events       bool // whether the response must be a stream of events
 	after        toolcrib.Seq
 	key          string // the Idempotency-Key
 }
 
-// request sends a request, and returns the answer unless that is an error.
+// request sends a request, and returns the response unless it is an error.
 func (c *Client) request(ctx context.Context, r request) (*http.Response, error) {
 	u := c.base.JoinPath(r.path)
 	values := url.Values{}
@@ -221,7 +217,7 @@ func (c *Client) request(ctx context.Context, r request) (*http.Response, error)
 	return nil, c.refused(answer)
 }
 
-// isOurs refuses an answer that is not one of this API, such as the page of a proxy.
+// isOurs returns an error if a response is not from this API, such as the page of a proxy.
 func (c *Client) isOurs(answer *http.Response, events bool) error {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	switch kind {
@@ -234,14 +230,14 @@ func (c *Client) isOurs(answer *http.Response, events bool) error {
 			return nil
 		}
 	}
-	_ = answer.Body.Close() // nothing of it is read
+	_ = answer.Body.Close() // not read
 	return toolcrib.Errorf(toolcrib.CodeInternal, "%s answered with %q; is it a toolcrib server?", c.base, kind)
 }
 
-// maxFailure bounds what is read of an answer that is an error.
+// maxFailure bounds the body of an error response.
 const maxFailure = 1 << 20
 
-// refused is the error that an answer is.
+// refused returns the error in a response.
 func (c *Client) refused(answer *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(answer.Body, maxFailure))
 	var f api.Failure
@@ -251,7 +247,7 @@ func (c *Client) refused(answer *http.Response) error {
 	return errorOf(&f)
 }
 
-// errorOf returns the error of an answer.
+// errorOf decodes the error in a response.
 func errorOf(f *api.Failure) *toolcrib.Error {
 	ref, _ := f.Details["ref"].(string)
 	if ref == "" && f.Error == toolcrib.CodeInternal {
@@ -265,7 +261,7 @@ func errorOf(f *api.Failure) *toolcrib.Error {
 	}
 }
 
-// UnreachableError says that the server did not answer.
+// UnreachableError means that the server did not answer.
 type UnreachableError struct {
 	URL string
 	Err error
@@ -300,7 +296,7 @@ func (e *UnreachableError) Sent() bool {
 	return !errors.As(e.Err, &dial) || dial.Op != "dial"
 }
 
-// unreachable is an error of the network; that of ctx if it has ended.
+// unreachable returns an error of the network, or that of ctx if it has ended.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		err = cause
@@ -310,7 +306,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &UnreachableError{URL: c.base.String(), Err: err}
 }
 
-// Path is a path of the API that names something: Path("runs", id, "events").
+// Path returns a path of the API with escaped parts, such as Path("runs", id, "events").
 func Path(parts ...string) string {
 	text := "/api"
 	for _, part := range parts {

@@ -7,8 +7,8 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 )
 
-// Start starts a run, calls do for its events (nil = nobody watches), and returns it when it has
-// ended or waits for somebody.
+// Start starts a run, calls do for its events, and returns the run when it has ended or waits for a person. do
+// may be nil.
 func (c *Client) Start(ctx context.Context, r api.RunRequest, do func(Event) error) (run api.Run, err error) {
 	if do == nil {
 		do = func(Event) error { return nil }
@@ -20,20 +20,20 @@ func (c *Client) Start(ctx context.Context, r api.RunRequest, do func(Event) err
 	return c.Run(ctx, string(id))
 }
 
-// Run returns a run by its ID, or the newest as last.
+// Run returns the run with an ID. The ID last means the newest run.
 func (c *Client) Run(ctx context.Context, id string) (run api.Run, err error) {
 	err = c.Get(ctx, Path("runs", id), nil, &run)
 	return run, err
 }
 
-// Cancel ends a run.
+// Cancel cancels a run.
 func (c *Client) Cancel(ctx context.Context, id string) (run api.Run, err error) {
 	err = c.Send(ctx, http.MethodPost, Path("runs", id, "cancel"), nil, &run)
 	return run, err
 }
 
-// Decide decides, once, what a run waits for; approval is the ApprovalID of Run.Pending. The run
-// continues by itself, and [Client.Follow] watches it.
+// Decide sends the decision about an approval, the ApprovalID of Run.Pending. The run continues by itself. Use
+// [Client.Follow] to follow it.
 func (c *Client) Decide(ctx context.Context, approval string, d api.DecisionRequest) error {
 	return c.Send(ctx, http.MethodPost, Path("approvals", approval), d, nil)
 }

@@ -19,22 +19,20 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Event is an event of a run (contract §8). Seq is 0 if it is live only.
+// Event is an event of a run. Seq is 0 if it is not stored.
 type Event struct {
 	Seq  toolcrib.Seq
-	Name string // its kind, such as tool_call
+	Name string // kind, such as tool_call
 	Data json.RawMessage
 }
 
-// Frame is the event with its data as the type that its kind has; an event of a kind that is
-// not known keeps its JSON.
+// Frame returns the event with its data decoded by its kind. Data of an unknown kind stays JSON.
 func (e Event) Frame() (journal.Frame, error) { return journal.ReadFrame(e.Seq, e.Name, e.Data) }
 
-// Begin sends a request that begins or continues a run (POST /api/runs, …/resume, …/fork), and
-// calls do for its events up to its end or its pause. run is "" if it is to be a new one, and
-// after is the last event that is known. A lost connection is made once more: the
-// request has an Idempotency-Key, so that it begins one run, and no kept event is missed or
-// given twice. An error of do ends it.
+// Begin sends a request that starts or continues a run (POST /api/runs, …/resume, …/fork), and calls do for its
+// events until it ends or pauses. run is "" for a new run, and after the last known event. A lost connection is
+// made again: an Idempotency-Key ensures that only one run begins, and no stored event is missed or repeated. If
+// do returns an error, Begin returns it.
 func (c *Client) Begin(
 	ctx context.Context, path string, body any, run toolcrib.RunID, after toolcrib.Seq, do func(Event) error,
 ) (toolcrib.RunID, error) {
@@ -45,7 +43,7 @@ func (c *Client) Begin(
 	}
 	begun := false
 	err := f.follow(ctx, func() request {
-		// Until an event has come nobody knows whether the run has begun.
+		// Before the first event it is not known whether the run has begun.
 		if begun = begun || f.heard; begun && f.run != "" {
 			return f.events()
 		}
@@ -54,17 +52,17 @@ func (c *Client) Begin(
 	return f.run, err
 }
 
-// Until says where the events of a run end that are asked for.
+// Until is the end of a stream of events.
 type Until string
 
 const (
-	UntilNow   Until = "now"   // with those that there are
-	UntilPause Until = "pause" // when the run parks, or ends
+	UntilNow   Until = "now"   // after the stored events
+	UntilPause Until = "pause" // when the run pauses or ends
 	UntilEnd   Until = "end"   // when the run ends
 )
 
-// Follow calls do for the events of a run after one. A lost connection is made once more,
-// and no kept event is missed or given twice.
+// Follow calls do for the events of a run after an event. A lost connection is made again, and no stored event is
+// missed or repeated.
 func (c *Client) Follow(
 	ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, until Until, do func(Event) error,
 ) error {
@@ -72,17 +70,17 @@ func (c *Client) Follow(
 	return f.follow(ctx, f.events)
 }
 
-// following is a run that is followed, over as many connections as it takes.
+// following follows a run over one or more connections.
 type following struct {
 	c     *Client
 	run   toolcrib.RunID
 	after toolcrib.Seq
 	until Until
 	do    func(Event) error
-	heard bool // an event has come
-	ended bool // the last one has
+	heard bool // whether an event was received
+	ended bool // whether the last event was received
 	fault error
-	open  time.Time // when the stream was answered that was read last
+	open  time.Time // when the last stream was opened
 }
 
 func (f *following) events() request {
@@ -92,16 +90,16 @@ func (f *following) events() request {
 	}
 }
 
-// follow asks until the run has ended or parked. What fails before anything was sent is not
-// tried again; after that the server may take its time to come back.
+// follow reads streams until the run has ended or paused. If the first request cannot be sent, it is not retried.
+// Later the server may be unreachable for a while.
 func (f *following) follow(ctx context.Context, next func() request) error {
-	var since time.Time // of the first failure in a row
+	var since time.Time // time of the first of consecutive failures
 	pause := firstPause
 	for tried := false; ; tried = true {
 		from := f.after
 		f.open = time.Time{}
 		err := f.once(ctx, next())
-		// A run that waits says nothing for long; its stream has lasted nevertheless.
+		// The stream of a waiting run has no events for long.
 		lasted := !f.open.IsZero() && time.Since(f.open) > longestPause
 		switch {
 		case err == nil || f.fault != nil:
@@ -109,7 +107,7 @@ func (f *following) follow(ctx context.Context, next func() request) error {
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
 		case tried && !f.heard && f.run != "" && toolcrib.CodeOf(err) == toolcrib.CodeConflict:
-			f.heard = true // the request that was cut off has continued the run
+			f.heard = true // the interrupted request has continued the run
 			continue
 		case !f.again(err, tried):
 			return err
@@ -136,7 +134,7 @@ func (f *following) follow(ctx context.Context, next func() request) error {
 	}
 }
 
-// again reports whether it is worth to ask once more.
+// again reports whether to retry.
 func (f *following) again(err error, tried bool) bool {
 	var lost *UnreachableError
 	if errors.As(err, &lost) {
@@ -145,7 +143,7 @@ func (f *following) again(err error, tried bool) bool {
 	return toolcrib.CodeOf(err) == toolcrib.CodeOverloaded && (tried || f.heard)
 }
 
-// once reads one stream to its end; nil = there is nothing more to come.
+// once reads one stream. It returns nil if no more events will follow.
 func (f *following) once(ctx context.Context, r request) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -172,7 +170,7 @@ func (f *following) once(ctx context.Context, r request) error {
 		value = strings.TrimPrefix(value, " ")
 		switch name {
 		case "id":
-			n, _ := strconv.ParseInt(value, 10, 64) // of another form = live only
+			n, _ := strconv.ParseInt(value, 10, 64) // if invalid, the event is not stored
 			e.Seq = toolcrib.Seq(n)
 		case "event":
 			e.Name = value
@@ -196,9 +194,9 @@ func (f *following) once(ctx context.Context, r request) error {
 
 var errSilent = errors.New("nothing came for a minute")
 
-// take passes an event on, unless it was.
+// take passes an event to do, unless it was passed before.
 func (f *following) take(e Event) error {
-	if e.Name == "closed" { // the server ends the stream, and says why
+	if e.Name == "closed" { // the server ends the stream with an error
 		var why api.Failure
 		if err := json.Unmarshal(e.Data, &why); err != nil || why.Error == "" {
 			return &UnreachableError{URL: f.c.base.String(), Err: errors.New("the stream was closed")}
@@ -226,8 +224,7 @@ func (f *following) take(e Event) error {
 	return nil
 }
 
-// over reports by nil that a stream which has ended properly has nothing more to come: a proxy
-// may have ended it, too.
+// over returns nil if no more events follow a stream that has ended properly. A proxy may have ended it.
 func (f *following) over(ctx context.Context) error {
 	cut := &UnreachableError{URL: f.c.base.String(), Err: io.ErrUnexpectedEOF}
 	switch {
@@ -246,7 +243,7 @@ func (f *following) over(ctx context.Context) error {
 	return cut
 }
 
-// readLine reads a line without its end, of at most maxLine bytes.
+// readLine reads a line of at most maxLine bytes, and returns it without the newline.
 func readLine(r *bufio.Reader) (string, error) {
 	var line []byte
 	for {

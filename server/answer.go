@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// statuses are the HTTP statuses of codes; any other is an internal error.
+// statuses maps codes to HTTP statuses. Any other code is an internal error.
 var statuses = map[toolcrib.Code]int{
 	toolcrib.CodeBadRequest: 400, toolcrib.CodeSchemaMismatch: 400, toolcrib.CodeUnauthorized: 401,
 	toolcrib.CodeTokenInvalid: 401, toolcrib.CodeTokenRevoked: 401, toolcrib.CodeForbidden: 403,
@@ -25,20 +25,20 @@ var statuses = map[toolcrib.Code]int{
 	toolcrib.CodeProviderFailed: 502, toolcrib.CodeOverloaded: 503,
 }
 
-// maxMessage bounds the message of an error, in bytes: it may repeat what was sent.
+// maxMessage bounds the message of an error, in bytes: it may repeat input.
 const maxMessage = 4 << 10
 
-// errGone is matched if a client has gone, or has not read what it was sent in time.
+// errGone is matched if a client has disconnected, or has not read a response in time.
 var errGone = errors.New("the client does not read")
 
-// storeRetry is when to ask again while the store cannot be used.
+// storeRetry is the Retry-After while the store cannot be used.
 const storeRetry = 5 * time.Second
 
-// leastRetry is when to ask again where nothing says it better.
+// leastRetry is the shortest Retry-After.
 const leastRetry = time.Second
 
-// known is an error as a client may read it: one that is made for who asked, or one that
-// says no more than that something failed. What it was is for the operator.
+// known returns the error that a client may read: err itself if it was made for the client, or one that
+// says only that something failed. The cause is logged for the operator.
 func (s *Server) known(err error, id string) *toolcrib.Error {
 	if errors.Is(err, errGone) {
 		s.Log.Debug("a client has gone", "request_id", id, "error", err)
@@ -59,7 +59,7 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	var wrong config.Error
 	code := toolcrib.CodeOf(err)
 	switch {
-	case errors.As(err, &wrong): // it may name files, which a client must not learn
+	case errors.As(err, &wrong): // may name files, which must not be disclosed to clients
 		s.Log.Error("the configuration cannot be used", "request_id", id, "error", err)
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the server's configuration: %s; search the server's log for request_id",
 			wrong.WithoutFiles())
@@ -78,9 +78,9 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 	return toolcrib.Errorf(code, "it was changed by another request; read it again")
 }
 
-// known is [Server.known] for who asks: only administrators read what is wrong with the configuration.
+// known is [Server.known] for the principal: only administrators read errors of the configuration.
 func (c *call) known(err error, id string) *toolcrib.Error {
-	if c.r.Context().Err() != nil { // it shows as a failure of whatever was at work
+	if c.r.Context().Err() != nil { // causes failures elsewhere
 		err = errors.Join(errGone, err)
 	}
 	e := c.Server.known(err, id)
@@ -91,15 +91,15 @@ func (c *call) known(err error, id string) *toolcrib.Error {
 	return e
 }
 
-// fail answers with an error.
+// fail writes an error.
 func (s *Server) fail(w http.ResponseWriter, err error) { s.failAs(w, 0, err) }
 
-// failAs answers with an error; status is 0 for that of its code.
+// failAs writes an error. If status is 0, it is that of the code.
 func (s *Server) failAs(w http.ResponseWriter, status int, err error) {
 	s.failWith(w, status, err, s.known(err, w.Header().Get("X-Request-ID")))
 }
 
-// failWith answers with an error; e is what the client may read of it.
+// failWith writes err as e, which the client may read.
 func (s *Server) failWith(w http.ResponseWriter, status int, err error, e *toolcrib.Error) {
 	id := w.Header().Get("X-Request-ID")
 	if status == 0 {
@@ -142,14 +142,14 @@ func (s *Server) answer(w http.ResponseWriter, status int, v any) {
 	written(w, status, text)
 }
 
-// written writes a text in JSON. Who does not read it in time is left.
+// written writes a JSON text. If the client does not read it in time, the connection ends.
 func written(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // if the connection supports it
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // who asked has gone
+	_, _ = w.Write(text) // the client may have disconnected
 }
 
 // stream writes events as Server-Sent Events.
@@ -163,11 +163,11 @@ func (s *Server) stream(w http.ResponseWriter) *stream {
 	return &stream{w: w, control: http.NewResponseController(w)}
 }
 
-// begin sends the head, so that a client knows that its stream is there.
+// begin sends the header at once, so that a client knows that the stream is open.
 func (e *stream) begin() error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // which proxies take for their buffers
+	h.Set("X-Accel-Buffering", "no") // for nginx and others
 	e.begun = true
 	e.w.WriteHeader(http.StatusOK)
 	return e.control.Flush()
@@ -184,7 +184,7 @@ func (e *stream) frame(f journal.Frame) error {
 		b.WriteString("id: " + strconv.FormatInt(int64(f.Seq), 10) + "\n")
 	}
 	b.WriteString("event: " + f.Event + "\ndata: ")
-	b.Write(data) // one line, with its end
+	b.Write(data) // one line, including the newline
 	b.WriteByte('\n')
 	return e.write(b.Bytes())
 }
@@ -193,7 +193,7 @@ func (e *stream) frame(f journal.Frame) error {
 func (e *stream) ping() error { return e.write([]byte(": ping\n\n")) }
 
 func (e *stream) write(p []byte) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // if the connection supports it
 	_, err := e.w.Write(p)
 	if err == nil {
 		err = e.control.Flush()

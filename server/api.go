@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// routes is the table of all routes.
+// routes returns the table of all routes.
 func (s *Server) routes() ([]route, error) {
 	run := reflect.TypeFor[service.Run]()
 	begins := func(path, summary string, r route) route {
@@ -38,7 +38,7 @@ func (s *Server) routes() ([]route, error) {
 	ready.also = http.StatusServiceUnavailable
 	metrics := get("/metrics", "Metrics in the form of Prometheus, for administrators", (*call).metrics)
 	metrics.media = "text/plain"
-	// Access tokens of administrators may, too, however narrow.
+	// Access tokens of administrators may, whatever their scope.
 	metrics.may = func(c *call) error { return c.Service.People.Watches(c, c.who) }
 	export := get("/api/runs/{id}/export", "The whole journal of a run, as lines of JSON", (*call).exportRun)
 	export.media = "application/x-ndjson"
@@ -96,13 +96,13 @@ func (s *Server) routes() ([]route, error) {
 
 func (c *call) healthy() (api.Health, error) { return api.Health{Status: "ok"}, nil }
 
-// readyFor is how long an answer about readiness holds, so that asking costs the store nothing.
+// readyFor is how long an answer about readiness is valid, so that probes do not load the store.
 const (
 	readyFor     = time.Second
 	readyTimeout = 5 * time.Second // for the store to answer
 )
 
-// readiness is what was found out last.
+// readiness caches the last answer about readiness.
 type readiness struct {
 	mu   sync.Mutex
 	at   time.Time

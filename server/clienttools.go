@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// limitsOf returns the limits of a request. Without any, all are zero.
+// limitsOf returns the limits of a request. If it has none, all are zero.
 func limitsOf(b *api.Limits) (l toolcrib.Limits, err error) {
 	if b == nil {
 		return l, nil
@@ -60,7 +60,7 @@ func duration(name, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// transcript is a list of messages as the loop has it: the results of one turn are one message.
+// transcript returns messages as the loop has them: the results of one turn are one message.
 func transcript(list []api.Message) ([]toolcrib.Message, error) {
 	var all []toolcrib.Message
 	for i, m := range list {
@@ -104,8 +104,8 @@ func (c *call) toolResults(b api.ToolResult) (service.Run, error) {
 	return run, err
 }
 
-// giveEarly is giveResults of a client that answers a call as soon as it hears of it: the run may still be
-// busy with others.
+// giveEarly is giveResults for a client that answers a call as soon as it is announced: the run may still be
+// busy with other calls.
 func (c *call) giveEarly(run string, b api.ToolResult) (service.Run, error) {
 	found, err := c.Service.FindRun(c, c.who, run)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *call) giveEarly(run string, b api.ToolResult) (service.Run, error) {
 	return c.giveResults(run, b)
 }
 
-// giving has requests that answer calls of a run come one after another, until done is called.
+// giving serializes requests that answer calls of a run. done must be called.
 func (s *Server) giving(run toolcrib.RunID) (done func()) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(run)) // a hash never fails to write

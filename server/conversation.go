@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/mcpset"
 )
 
-// What a conversation needs beside its runs.
+// The routes that a conversation needs in addition to those of its runs.
 
 func conversationRoutes() []route {
 	return []route{
@@ -78,7 +78,7 @@ func (c *call) ofMCP(
 		return out, err
 	}
 	got, err := read()
-	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // what a model would read
+	if failed := (*toolcrib.ToolError)(nil); errors.As(err, &failed) { // the text for a model
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s", c.Service.Env.Mask.Clean(failed.Error()))
 	}
 	out.Text, out.Taint = got.Text, got.Taint
@@ -88,7 +88,7 @@ func (c *call) ofMCP(
 	return out, err
 }
 
-// readsMCP returns an error if who has only what is in the scope of an access token.
+// readsMCP returns an error if the principal is limited to the scope of an access token.
 func (c *call) readsMCP() error {
 	if c.who.Token != "" {
 		return toolcrib.Errorf(toolcrib.CodeScopeInsufficient,

@@ -5,18 +5,18 @@ import "time"
 // Slow changes what a client of a WebSocket that begins from now on may take to read an event.
 func (s *Server) Slow(d time.Duration) { s.sockets.slow = d }
 
-// Crowd changes how many connections the server has at a time.
-func (s *Server) Crowd(n int) {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	s.crowd.most = n
+// SetMaxConnections changes how many connections the server has at a time.
+func (s *Server) SetMaxConnections(n int) {
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	s.connections.most = n
 }
 
 // Connections returns how many connections the server has.
 func (s *Server) Connections() int {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	return len(s.crowd.all)
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	return len(s.connections.all)
 }
 
 // MaxBodies is how many requests of a user may be on their way, and Bodies counts them.

@@ -332,11 +332,11 @@ func TestHalfBodies(t *testing.T) {
 
 // A server with as many connections as it may have answers the next client, whatever the others do, and
 // drops none that it is answering.
-func TestCrowd(t *testing.T) {
+func TestConnections(t *testing.T) {
 	h := openWith(t, "providers: {held: {type: script, file: held.script}}\nagents: {default: {model: held/x}}\n",
 		map[string]string{"held.script": "- {text: late, delay: 1h}\n"})
 	ann := h.token("ann", access.Scope{})
-	h.server.Crowd(20)
+	h.server.SetMaxConnections(20)
 	var run service.Run
 	h.want(202, &run, "POST", "/api/runs", ann, `{"input":"Wait.","detach":true}`)
 	followed, stream := make(chan string, 1), make(chan struct{})

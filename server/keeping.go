@@ -10,10 +10,10 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// errChecked ends a pruning before anything is removed.
+// errChecked ends pruning before anything is removed.
 var errChecked = errors.New("only checked")
 
-// lasting is whole of what is removed: the last one may be another one as soon as somebody has agreed.
+// lasting is [whole] for a removal: last may be another one by the time a person has agreed.
 func lasting(prefix, id string) (string, error) {
 	if id == "last" {
 		return "", bad("give the ID of what is removed, not last")
@@ -21,8 +21,8 @@ func lasting(prefix, id string) (string, error) {
 	return whole(prefix, id)
 }
 
-// prune removes runs by remove, or only checks what it would remove. named is the number of runs of
-// the check that a person agreed to, if any.
+// prune removes runs, or with check only counts them. named is the number of runs that a person agreed to,
+// or nil.
 func (c *call) prune(
 	r service.PruneRequest, check bool, named *int, remove func(service.PruneRequest, *api.Pruned) error,
 ) (out api.Pruned, err error) {

@@ -18,20 +18,18 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// limits count the requests of each user and, where nobody has said who they are, of each
-// address.
+// limits limits the rate of requests of each user and, for those without authentication, of each address.
 type limits struct {
 	mu        sync.Mutex
 	perMinute int
 	since     time.Time
-	of        map[string]*rate.Limiter // "" = of addresses beyond maxLimited
+	of        map[string]*rate.Limiter // by user or address; "" is for those beyond maxLimited
 }
 
-// maxLimited bounds of how many addresses the requests are counted in a minute, each by
-// itself; the rest shares one limit.
+// maxLimited bounds the addresses that have a limit of their own within a minute. The rest share one.
 const maxLimited = 10_000
 
-// take counts a request of a user, or of an address, and refuses one too many.
+// take counts a request of a user or an address, and returns an error if it exceeds the limit.
 func (s *Server) take(who string) error {
 	return s.limits.take(s.Service.Current().Env.Config.Server.RateLimit, who, time.Now())
 }
@@ -50,7 +48,7 @@ func (l *limits) take(perMinute int, who string, now time.Time) error {
 	return nil
 }
 
-// limiter is that of a key. One that was not used for a minute is as good as a new one, and forgotten.
+// limiter returns the limiter of a user or address. One unused for a minute equals a new one, and is removed.
 func (l *limits) limiter(perMinute int, who string, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,13 +67,13 @@ func (l *limits) limiter(perMinute int, who string, now time.Time) *rate.Limiter
 	return l.of[who]
 }
 
-// bodies counts the requests of each user whose bodies are on their way.
+// bodies counts the requests of each user whose bodies are being read.
 type bodies struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// maxBodies bounds them: each may have server.max_body_bytes in memory, and a minute.
+// maxBodies bounds them: each may use server.max_body_bytes of memory for a minute.
 const maxBodies = 256
 
 func (b *bodies) begin(user string) (end func(), err error) {
@@ -100,7 +98,7 @@ func (b *bodies) begin(user string) (end func(), err error) {
 	}, nil
 }
 
-// The first byte of what is counted.
+// The first byte of a key of limits.
 const (
 	userMark    = 'u'
 	addressMark = 'a'
@@ -108,8 +106,8 @@ const (
 
 func ofUser(who toolcrib.Principal) string { return string(userMark) + who.User }
 
-// fromAddress is the address of who asks, without the port; of IPv6 the network, which is
-// given to one customer.
+// fromAddress returns the client's address without the port. For IPv6 it is the network, because one customer
+// has a whole /64.
 func fromAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -117,40 +115,40 @@ func fromAddress(r *http.Request) string {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip = ip.Unmap(); ip.Is6() {
-			network, _ := ip.Prefix(64) // of any IPv6 address
+			network, _ := ip.Prefix(64) // valid for any IPv6 address
 			host = network.String()
 		}
 	}
 	return string(addressMark) + host
 }
 
-// crowd are the connections of a server. When there are as many as there may be, one on which nobody
-// is answered makes room for the next: it waits for the rest of a request, or for another one.
-type crowd struct {
+// connections are the connections of a server. If there are too many, one on which no request is being
+// answered is closed for a new one: it is idle, or waits for the rest of a request.
+type connections struct {
 	most int
 
 	mu  sync.Mutex
-	all map[string]*guest // by the address of the client
+	all map[string]*connection // by the address of the client
 }
 
-type guest struct {
+type connection struct {
 	net.Conn
-	busy     int  // requests that are answered
-	hijacked bool // it ends with the request that is answered
+	busy     int  // number of requests being answered
+	hijacked bool // ends with the request
 }
 
 // state is the hook of [http.Server.ConnState].
-func (c *crowd) state(conn net.Conn, state http.ConnState) {
+func (c *connections) state(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client := conn.RemoteAddr().String()
 	switch g := c.all[client]; state {
 	case http.StateNew:
-		if len(c.all) >= c.most && !c.room() { // all others are being answered
+		if len(c.all) >= c.most && !c.room() { // all are busy
 			go conn.Close()
 			return
 		}
-		c.all[client] = &guest{Conn: conn}
+		c.all[client] = &connection{Conn: conn}
 	case http.StateHijacked:
 		if g != nil {
 			g.hijacked = true
@@ -162,20 +160,20 @@ func (c *crowd) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// room closes a connection on which nobody is answered, if there is one. The crowd is locked.
-func (c *crowd) room() bool {
+// room closes a connection that is not busy, and reports whether there was one. c.mu is locked.
+func (c *connections) room() bool {
 	for client, g := range c.all {
 		if g.busy == 0 {
 			delete(c.all, client)
-			go g.Close() // one with TLS says goodbye
+			go g.Close() // with TLS, Close writes an alert
 			return true
 		}
 	}
 	return false
 }
 
-// answering keeps the connection of a client until what it returns is called.
-func (c *crowd) answering(client string) (done func()) {
+// answering marks the connection of a client as busy until done is called.
+func (c *connections) answering(client string) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.all[client]
@@ -192,13 +190,13 @@ func (c *crowd) answering(client string) (done func()) {
 	}
 }
 
-// How often the server removes what the configuration no longer keeps.
+// Times of the removal of data beyond its retention.
 const (
 	retainEvery = time.Hour
-	retainPause = 100 * time.Millisecond // between two pieces, for whoever waits for the store
+	retainPause = 100 * time.Millisecond // between two batches, so that others can use the store
 )
 
-// upkeep removes what the configuration no longer keeps, until ctx ends.
+// upkeep removes data beyond its retention until ctx ends.
 func (s *Server) upkeep(ctx context.Context) {
 	for s.retain(ctx); ctx.Err() == nil; s.retain(ctx) {
 		select {
@@ -209,7 +207,7 @@ func (s *Server) upkeep(ctx context.Context) {
 	}
 }
 
-// retain removes it in small pieces.
+// retain removes it in small batches.
 func (s *Server) retain(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		now := s.Service.Current()
@@ -234,17 +232,17 @@ func (s *Server) retain(ctx context.Context) {
 	}
 }
 
-// certificate is read from files, again when they have changed.
+// certificate is a TLS certificate from files, which are read again when they change.
 type certificate struct {
 	cert, key string
 	log       *slog.Logger
 
 	mu    sync.Mutex
-	now   *tls.Certificate // nil = none was read yet
-	state string           // of the files when they were read
+	now   *tls.Certificate // nil before the first reading
+	state string           // sizes and times of the files when they were read
 }
 
-// get is the certificate for a connection that begins. If the files cannot be used, it stays as it was.
+// get returns the certificate for a new connection. If the files are invalid, the previous one stays in use.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/serve"
 )
 
-// metadataPath begins the paths of what clients read to find out how to sign in (RFC 9728).
+// metadataPath is the prefix of protected resource metadata (RFC 9728).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// mcpRoutes are toolcrib as an MCP server (contract §9), for the default agent and for others.
+// mcpRoutes are the routes of toolcrib as an MCP server, for the default agent and for others.
 func mcpRoutes() (list []route) {
 	for _, path := range []string{"/mcp", "/mcp/{agent}"} {
 		for _, one := range [][2]string{
@@ -33,7 +33,7 @@ func mcpRoutes() (list []route) {
 	return list
 }
 
-// speakMCP answers a request of an MCP client.
+// speakMCP serves a request of an MCP client.
 func (c *call) speakMCP() (any, error) {
 	agent := c.r.PathValue("agent")
 	if agent != "" && !slices.Contains(c.Service.Env.Config.AgentNames(), agent) {
@@ -57,22 +57,22 @@ func (c *call) speakMCP() (any, error) {
 	return nil, nil
 }
 
-// Resource says how a client of the MCP server is authorized.
+// Resource is protected resource metadata of the MCP server.
 type Resource struct {
 	Resource string   `json:"resource" jsonschema:"the URL of the MCP server"`
 	Name     string   `json:"resource_name"`
 	Methods  []string `json:"bearer_methods_supported"`
 }
 
-// resource says it. Tokens are made by toolcrib, so no authorization server is named.
+// resource returns the metadata. Tokens are made by toolcrib, so it names no authorization server.
 func (c *call) resource() (Resource, error) {
 	at := c.origin() + strings.TrimPrefix(c.r.URL.Path, metadataPath)
 	return Resource{Resource: at, Name: "toolcrib", Methods: []string{"header"}}, nil
 }
 
-// origin is where the client has found this server.
+// origin returns the origin under which the client reached this server.
 func (c *call) origin() string {
-	for _, origin := range c.door.Load().origins { // a proxy may be there
+	for _, origin := range c.allowed.Load().origins { // perhaps that of a proxy
 		if _, host, _ := strings.Cut(origin, "://"); strings.EqualFold(host, c.r.Host) {
 			return origin
 		}
@@ -83,8 +83,7 @@ func (c *call) origin() string {
 	return "http://" + c.r.Host
 }
 
-// challenge refuses a client without a good token as the protocol has it: with 401, and where it
-// finds out more.
+// challenge adds the URL of the metadata to the 401 of a client without a valid token, as the protocol requires.
 func (c *call) challenge(err error) error {
 	why := ""
 	switch toolcrib.CodeOf(err) {

@@ -17,11 +17,11 @@ import (
 // Bounds of reading the metrics.
 const (
 	metricsAtOnce = 4
-	countEvery    = 5 * time.Second // how old the number of runs in each status may be
+	countEvery    = 5 * time.Second // the greatest age of the number of runs in each status
 	countTimeout  = 2 * time.Second
 )
 
-// httpMetrics count requests.
+// httpMetrics are the metrics of requests.
 type httpMetrics struct {
 	handler  http.Handler // writes all metrics
 	requests *prometheus.CounterVec
@@ -29,7 +29,7 @@ type httpMetrics struct {
 	active   prometheus.Gauge
 }
 
-// measure adds the metrics of the server. Without m it returns nil, which counts nothing.
+// measure adds the metrics of the server. If m is nil, it returns nil, which counts nothing.
 func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 	if m == nil {
 		return nil
@@ -65,7 +65,7 @@ func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 	return h
 }
 
-// counting counts an answer as it is written; done must be called.
+// counting counts a response as it is written. done must be called.
 func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, done func()) {
 	if h == nil {
 		return w, func() {}
@@ -73,7 +73,7 @@ func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ http.R
 	c, begun := &counted{ResponseWriter: w, status: http.StatusOK}, time.Now()
 	h.active.Inc()
 	return c, func() {
-		route := r.Pattern // a row of the table
+		route := r.Pattern // the pattern of a route
 		if route == "" {
 			route = "none"
 		}
@@ -83,7 +83,7 @@ func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ http.R
 	}
 }
 
-// counted notes the status of an answer.
+// counted records the status of a response.
 type counted struct {
 	http.ResponseWriter
 	status int
@@ -101,7 +101,7 @@ func (c *counted) WriteHeader(status int) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// metrics answers with all metrics.
+// metrics writes all metrics.
 func (c *call) metrics() (any, error) {
 	if c.http == nil {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "this server has no metrics")
@@ -111,7 +111,7 @@ func (c *call) metrics() (any, error) {
 	return nil, nil
 }
 
-// openRuns are the numbers of runs that have not ended, by status, as the store has them.
+// openRuns collects the number of runs that have not ended, by status, from the store.
 type openRuns struct {
 	*prometheus.GaugeVec
 	s  *Server
@@ -119,8 +119,7 @@ type openRuns struct {
 	at time.Time
 }
 
-// Collect implements [prometheus.Collector]. While the store cannot be read there are no
-// numbers.
+// Collect implements [prometheus.Collector]. If the store cannot be read, it sends nothing.
 func (o *openRuns) Collect(to chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// nouns are the routes of all that is not a run.
+// nouns returns the routes of everything but runs.
 func nouns() []route {
 	group := param{"group", kindText, "only tools of this group"}
 	called := send(http.MethodPost, "/api/tools/call", "One call of a tool, without a model (llm.tools.call@1.0)",
@@ -71,7 +71,7 @@ func nouns() []route {
 	}
 }
 
-// The lists of the service as JSON objects, so that something may be added to them.
+// Lists are JSON objects, so that fields can be added.
 type (
 	RememberedList struct {
 		Remembered []store.Remembered `json:"remembered"`
@@ -141,13 +141,13 @@ func (c *call) approvalOf(id string) (*service.Approval, error) {
 	return c.Service.Approval(c, c.who, id)
 }
 
-// Revoked is what became of a remembered approval.
+// Revoked is the result of revoking a remembered approval.
 type Revoked struct {
 	store.Remembered
 	Changed bool `json:"changed" jsonschema:"false if it was revoked already"`
 }
 
-// decide writes a decision down. Its run continues if nothing else is open.
+// decide records a decision. Its run continues if nothing else is open.
 func (c *call) decide(b api.DecisionRequest) (api.Decided, error) {
 	return c.decideOn(c.r.PathValue("id"), b)
 }
@@ -206,7 +206,7 @@ func (c *call) decideOn(id string, b api.DecisionRequest) (out api.Decided, err 
 		return out, err
 	}
 	_, err = c.pool.Resume(c.staying(), c.who, service.ResumeRequest{Run: string(out.Run), Decided: true})
-	if err != nil { // the pool looks for it again; one of a command line continues there
+	if err != nil { // the pool finds it again; a run of a command line continues there
 		c.Log.Info("a run was decided on and does not continue yet", "run", out.Run, "error", err)
 	}
 	return out, nil
@@ -223,7 +223,7 @@ func (c *call) listTools() (ToolList, error) {
 	return list, err
 }
 
-// switchTool switches what the path names on or off, or resets it.
+// switchTool switches a tool or group on or off, or resets it.
 func (c *call) switchTool(b api.Switch) (policy.Switched, error) {
 	q := policy.SwitchRequest{Enabled: b.Enabled, Reset: c.r.Method == http.MethodDelete, Tool: c.r.PathValue("name")}
 	if strings.HasPrefix(c.r.URL.Path, "/api/tool-groups/") {
@@ -265,8 +265,7 @@ func (c *call) explain(b api.ExplainRequest) (out policy.Explained, err error) {
 	return c.Service.Policy.Explain(c, who, q)
 }
 
-// callTool makes a call. One whose arguments do not fit the tool is an error of the
-// request: the tool was not called.
+// callTool makes a call. Invalid arguments are an error of the request: the tool was not called.
 func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 	if b.Body == nil {
 		b.Body = json.RawMessage("{}")
@@ -285,7 +284,7 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 	if r.Once, err = c.once(); err != nil {
 		return nil, err
 	}
-	drive, err := c.startTold(r)
+	drive, err := c.startLogged(r)
 	if err == nil && b.Detach {
 		c.wrote = true
 		c.Server.answer(c.w, http.StatusAccepted, api.ToolCalled{CallID: b.CallID, Run: drive.ID()})
@@ -329,7 +328,7 @@ func (c *call) decideOther(b api.OtherCallRequest) (out api.OtherDecided, err er
 	if b.Cwd == "" {
 		b.Cwd = own
 	}
-	if !policy.Inside(b.Cwd, own) { // else any user could probe which folders exist
+	if !policy.Inside(b.Cwd, own) { // otherwise any user could probe which folders exist
 		if _, err := env.Administrator(c.who); err != nil {
 			return out, err
 		}

@@ -25,8 +25,8 @@ import (
 // object is an object of a JSON document.
 type object = map[string]any
 
-// asJSON are types that write themselves as JSON, and those whose schema says more than their kind.
-// None is empty: the library writes that as true, which most generators of clients cannot read.
+// asJSON has the schemas of types that marshal themselves, or whose schema is narrower than their kind. No
+// schema is empty: the library writes that as true, which most client generators cannot read.
 var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[json.RawMessage](): anyJSON,
 	reflect.TypeFor[any]():             anyJSON,
@@ -58,7 +58,7 @@ func schemaOf(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) (*jsons
 	}
 	for name, p := range schema.Properties {
 		if len(p.AnyOf) > 0 && len(p.Types) > 0 {
-			// Of a pointer, which may be null instead: the library wants both.
+			// A pointer, which may be null: the library requires both.
 			p = p.CloneSchemas()
 			for _, also := range p.Types {
 				p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: also})
@@ -69,10 +69,10 @@ func schemaOf(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) (*jsons
 	return schema, nil
 }
 
-// maxEntries bounds the lists of a request: some of their entries cost more than their bytes.
+// maxEntries bounds the lists of a request: some entries cost more than their bytes.
 const maxEntries = 10_000
 
-// bound bounds the lists in the schema of a body, and lets null stand for a field that is not there.
+// bound bounds the lists in the schema of a body, and allows null for an optional field.
 func bound(s *jsonschema.Schema) {
 	if s.Type == "array" || slices.Contains(s.Types, "array") {
 		s.MaxItems = jsonschema.Ptr(maxEntries)
@@ -99,7 +99,7 @@ func (r *route) compile() error {
 	return err
 }
 
-// component returns the name under which the schema of a type is in the document.
+// component returns the name of the schema of a type in the document.
 func component(t reflect.Type) string {
 	name := t.Name()
 	return strings.ToUpper(name[:1]) + name[1:]
@@ -108,7 +108,7 @@ func component(t reflect.Type) string {
 // pathParam is a parameter in a path.
 var pathParam = lazyregexp.New(`\{([a-z_]+)\}`)
 
-// inAnswers are the types of answers: asJSON, and those that have one of a few values.
+// inAnswers has the schemas of types in answers: asJSON, and enumerations.
 var inAnswers = func() map[reflect.Type]*jsonschema.Schema {
 	all := maps.Clone(asJSON)
 	enum := func(of reflect.Type, values ...any) { all[of] = &jsonschema.Schema{Type: "string", Enum: values} }
@@ -128,8 +128,8 @@ var inAnswers = func() map[reflect.Type]*jsonschema.Schema {
 	return all
 }()
 
-// loosen makes the schema of a body that of an answer: later versions may add fields, one that may be absent is
-// not null, and neither is an element.
+// loosen turns the schema of a body into that of an answer: later versions may add fields, and optional fields
+// and elements are never null.
 func loosen(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -167,11 +167,11 @@ func notNull(s *jsonschema.Schema) {
 	}
 }
 
-// manual is an OpenAPI document in the making.
+// manual is an OpenAPI document under construction.
 type manual struct {
-	names   map[reflect.Type]string // of the schemas of answers
+	names   map[reflect.Type]string // names of the schemas of answers
 	schemas map[string]*jsonschema.Schema
-	fails   object // the answers that are errors, by name
+	fails   object // error responses by name
 }
 
 // body adds the schema of a body.
@@ -184,20 +184,20 @@ func (m *manual) body(t reflect.Type) error {
 	return err
 }
 
-// content refers to the schema of an answer.
+// content returns a reference to the schema of an answer.
 func (m *manual) content(t reflect.Type) (object, error) {
 	schema, err := m.refer(t)
 	return inJSON(object{"$ref": schema.Ref}), err
 }
 
-// refer makes a schema of an answer, or of a part of one.
+// refer returns a reference to the schema of an answer, or of a part of one.
 func (m *manual) refer(t reflect.Type) (ref jsonschema.Schema, err error) {
 	name := m.names[t]
 	if name == "" {
-		if name = component(t); m.schemas[name] != nil { // of another package
+		if name = component(t); m.schemas[name] != nil { // the name is taken by a type of another package
 			pkg := path.Base(t.PkgPath())
 			if t.PkgPath() == reflect.TypeFor[api.Run]().PkgPath() {
-				pkg = "server" // its name in generated clients
+				pkg = "server" // its prefix in generated clients
 			}
 			name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
 		}
@@ -208,7 +208,7 @@ func (m *manual) refer(t reflect.Type) (ref jsonschema.Schema, err error) {
 	return ref, err
 }
 
-// schema makes the schema of an answer, which refers to those of the structs in it.
+// schema returns the schema of an answer, which refers to those of its structs.
 func (m *manual) schema(t reflect.Type) (*jsonschema.Schema, error) {
 	types := maps.Clone(inAnswers)
 	for _, f := range reflect.VisibleFields(t) {
@@ -242,7 +242,7 @@ const (
 // document makes the OpenAPI document of the routes.
 func document(routes []route, version string) ([]byte, error) {
 	m := manual{names: map[reflect.Type]string{}, schemas: map[string]*jsonschema.Schema{}, fails: object{}}
-	for _, r := range routes { // first, so that they have the short names
+	for _, r := range routes { // first, so that they get the short names
 		if r.body != nil {
 			if err := m.body(r.body); err != nil {
 				return nil, err
@@ -326,8 +326,8 @@ func (m *manual) operation(r *route) (object, error) {
 	return operation, nil
 }
 
-// answer is the content of an answer that is not an error. Where it may be a stream instead, that is said in words:
-// of two media types, clients that are generated have either, or the one that comes first.
+// answer returns the content of a response that is not an error. If it can also be a stream, only the description
+// says so: of two media types, generated clients support one, often the first.
 func (m *manual) answer(r *route) (content object, about string, err error) {
 	answers := r.answer
 	if answers != nil && answers.Kind() == reflect.Pointer {
@@ -358,7 +358,7 @@ func (m *manual) answer(r *route) (content object, about string, err error) {
 	return inJSON(object{"type": "object"}), "", nil
 }
 
-// samples are an event of each kind (contract §8).
+// samples has an event of each kind.
 var samples = []journal.Frame{
 	{Event: string(journal.KindRunStarted), Data: journal.StartedView{}},
 	{Event: journal.FrameToken, Data: journal.TextView{}},
@@ -383,7 +383,7 @@ var samples = []journal.Frame{
 	{Event: closedEvent, Data: api.Failure{}},
 }
 
-// events adds the schemas of the data of events, each under the name of its event.
+// events adds the schemas of the data of events, by the names of the events.
 func (m *manual) events() error {
 	all := &jsonschema.Schema{Description: "the data of an event; the title of each schema is the name of its event"}
 	for _, e := range samples {
@@ -402,13 +402,13 @@ func (m *manual) events() error {
 	return nil
 }
 
-// fails are the statuses of the errors that a route may answer with.
+// fails returns the error statuses of a route.
 func (r *route) fails() []int {
 	all := []int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}
 	if !r.open {
 		all = append(all, http.StatusUnauthorized, http.StatusGone, http.StatusServiceUnavailable)
 	}
-	// Something is named, or may be switched off.
+	// These name something, or can be switched off.
 	if strings.Contains(r.path, "{") || len(r.query) > 0 || r.body != nil || r.mcp || r.path == "/metrics" {
 		all = append(all, http.StatusNotFound)
 	}
@@ -430,7 +430,7 @@ func (r *route) fails() []int {
 	return all
 }
 
-// failure refers to an answer that is an error.
+// failure returns a reference to an error response.
 func (m *manual) failure(status int, openAI bool) (object, error) {
 	name, of := strings.ReplaceAll(http.StatusText(status), " ", ""), reflect.TypeFor[api.Failure]()
 	if openAI {
@@ -452,7 +452,7 @@ func (m *manual) failure(status int, openAI bool) (object, error) {
 	return object{"$ref": "#/components/responses/" + name}, err
 }
 
-// tag is the group of a route: the first word of its path.
+// tag returns the group of a route: the first word of its path.
 func (r *route) tag() string {
 	word, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.path, "/api"), "/"), "/")
 	switch word {
@@ -466,7 +466,7 @@ func (r *route) tag() string {
 	return word
 }
 
-// operationID names an operation by its method and the words of its path.
+// operationID returns the name of an operation: its method and the words of its path.
 func operationID(r *route) string {
 	id := strings.ToLower(r.method)
 	for _, word := range regexp.MustCompile(`[A-Za-z0-9]+`).FindAllString(strings.TrimPrefix(r.path, "/api"), -1) {
@@ -475,7 +475,7 @@ func operationID(r *route) string {
 	return id
 }
 
-// parameters are those of the path, the query and the head.
+// parameters returns those of the path, the query and the header.
 func (r *route) parameters() (all []object) {
 	for _, found := range pathParam.FindAllStringSubmatch(r.path, -1) {
 		all = append(all, object{

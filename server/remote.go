@@ -11,9 +11,9 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// What a command line needs that asks a server instead of a data folder.
+// The routes of command lines that use a server instead of a data folder.
 
-// approveOf is what becomes of calls that need an approval.
+// approveOf parses how calls that need an approval are decided.
 func approveOf(word string) (agent.Approve, error) {
 	switch how := agent.Approve(word); how {
 	case "":
@@ -24,7 +24,7 @@ func approveOf(word string) (agent.Approve, error) {
 	return "", bad("approve: must be none, all or deny")
 }
 
-// maxFiles is how many files go with a prompt.
+// maxFiles bounds the files of a prompt.
 const maxFiles = 16
 
 func filesOf(list []api.File) (files []service.Attachment, err error) {
@@ -57,7 +57,7 @@ func (c *call) replayRun(run toolcrib.RunID) (out api.CheckedList, err error) {
 	return out, err
 }
 
-// ofRun makes a route of a function that answers about the run that the path names.
+// ofRun returns a route of a function about the run in the path.
 func ofRun[A any](path, summary string, do func(*call, toolcrib.RunID) (A, error)) route {
 	return get(path, summary, func(c *call) (out A, err error) {
 		run, err := c.run()
@@ -68,8 +68,7 @@ func ofRun[A any](path, summary string, do func(*call, toolcrib.RunID) (A, error
 	})
 }
 
-// exportRun writes a run as it is. A client that finds no end of it, as its last line, has not
-// read it whole.
+// exportRun writes a run unchanged. If the last line does not end it, the export is incomplete.
 func (c *call) exportRun() (any, error) {
 	run, err := c.run()
 	if err != nil {
@@ -79,29 +78,29 @@ func (c *call) exportRun() (any, error) {
 	c.w.Header().Set("Content-Type", "application/x-ndjson")
 	if err := c.Service.ExportRun(c, c.who, string(run.ID), &slowly{c.w, http.NewResponseController(c.w)}); err != nil {
 		c.Log.Info("a run was not exported whole", "run", run.ID, "error", err)
-		panic(http.ErrAbortHandler) // the client must not take it for whole
+		panic(http.ErrAbortHandler) // so that the client sees that it is incomplete
 	}
 	return nil, nil
 }
 
-// slowly writes as long as somebody reads.
+// slowly extends the write deadline with each write.
 type slowly struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
 func (s *slowly) Write(p []byte) (int, error) {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection that has none
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // if the connection supports it
 	return s.w.Write(p)
 }
 
-// soFar answers with the events that a run has by now.
+// soFar writes the events that a run has now.
 func (c *call) soFar(run string, after toolcrib.Seq) error {
 	out := c.stream(c.w)
 	c.wrote = true
 	if err := out.begin(); err != nil {
 		return err
 	}
-	_ = c.Service.Events(c, c.who, run, after, false, out.frame) // the client may have gone
+	_ = c.Service.Events(c, c.who, run, after, false, out.frame) // the client may have disconnected
 	return nil
 }

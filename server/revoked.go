@@ -10,27 +10,27 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// lookEvery is how often the tokens of those who are being answered are looked at. What another
-// process changes is known within half a second more (contract §6).
+// lookEvery is how often the tokens of requests being answered are checked. Changes by another process are
+// seen within a further half second.
 const lookEvery = 200 * time.Millisecond
 
-// guests are the requests that are being answered, by the head that has their token.
-type guests struct {
+// inFlight are the requests being answered, by their Authorization header.
+type inFlight struct {
 	mu sync.Mutex
 	of map[string]map[*http.Request]answered
 }
 
-// answered ends the context of a request. It may hold what only an administrator sees if admin is set.
+// answered ends the context of a request. With admin, the answer may be for administrators only.
 type answered struct {
 	admin bool
 	end   context.CancelCauseFunc
 }
 
-// staysWhileGood ends the context of a request when its token is no longer good, or no longer that of an
-// administrator, with why as its cause. leave must be called.
-func (s *Server) staysWhileGood(r *http.Request, admin bool) (ctx context.Context, leave func()) {
+// whileValid returns the context of a request, which ends when its token becomes invalid, or is no longer an
+// administrator's, with the reason as its cause. leave must be called.
+func (s *Server) whileValid(r *http.Request, admin bool) (ctx context.Context, leave func()) {
 	ctx, end := context.WithCancelCause(r.Context())
-	head, g := r.Header.Get("Authorization"), &s.guests
+	head, g := r.Header.Get("Authorization"), &s.inFlight
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.of == nil {
@@ -50,7 +50,7 @@ func (s *Server) staysWhileGood(r *http.Request, admin bool) (ctx context.Contex
 	}
 }
 
-// watchTokens ends requests whose tokens are no longer good, until ctx ends.
+// watchTokens ends requests whose tokens become invalid, until ctx ends.
 func (s *Server) watchTokens(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -60,21 +60,21 @@ func (s *Server) watchTokens(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, one := range s.guests.each() {
+		for _, one := range s.inFlight.each() {
 			head := one.Header.Get("Authorization")
 			who, err := s.who(one.WithContext(ctx))
 			switch {
 			case lostRights(err):
-				s.guests.end(head, err, false)
+				s.inFlight.end(head, err, false)
 			case err == nil && !who.Admin:
-				s.guests.end(head, toolcrib.Errorf(toolcrib.CodeForbidden, "%s is no longer an administrator", who.User), true)
+				s.inFlight.end(head, toolcrib.Errorf(toolcrib.CodeForbidden, "%s is no longer an administrator", who.User), true)
 			}
 		}
 	}
 }
 
-// each returns a request of each token.
-func (g *guests) each() (list []*http.Request) {
+// each returns one request of each token.
+func (g *inFlight) each() (list []*http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, all := range g.of {
@@ -86,8 +86,8 @@ func (g *guests) each() (list []*http.Request) {
 	return list
 }
 
-// end ends the requests of a token, or those that began as an administrator's.
-func (g *guests) end(head string, why error, admins bool) {
+// end ends the requests of a token, or with admins only those that began as an administrator's.
+func (g *inFlight) end(head string, why error, admins bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.of[head] {
@@ -97,8 +97,8 @@ func (g *guests) end(head string, why error, admins bool) {
 	}
 }
 
-// lostRights reports whether who asked no longer may. That a token cannot be checked at the moment is
-// no such case.
+// lostRights reports whether err means that a token is no longer valid. That it cannot be checked at the
+// moment does not.
 func lostRights(err error) bool {
 	switch toolcrib.CodeOf(err) {
 	case toolcrib.CodeUnauthorized, toolcrib.CodeForbidden, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked,
@@ -108,7 +108,7 @@ func lostRights(err error) bool {
 	return false
 }
 
-// revoked returns why the token of a request is no longer good; nil = it was when it was last looked at.
+// revoked returns why the token of a request is no longer valid, or nil if the last check found it valid.
 func (c *call) revoked() error {
 	if err := context.Cause(c); lostRights(err) && !errors.Is(err, context.Canceled) {
 		return err

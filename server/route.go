@@ -25,24 +25,24 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// route is a row of the table from which the mux and the OpenAPI document are made.
+// route is a row of the table that defines the mux and the OpenAPI document.
 type route struct {
 	method, path, summary string
-	open                  bool              // also without a token
-	may                   func(*call) error // refuses who may not ask, before what is sent is looked at; nil = nobody
-	probe                 bool              // it is asked all the time, and not counted by the rate limit
-	media                 string            // of the answer, if it is not JSON
-	events                bool              // with Accept: text/event-stream the answer is a stream; without a body always
-	mcp                   bool              // of the Model Context Protocol, which says what is sent and answered
+	open                  bool              // needs no token
+	may                   func(*call) error // returns an error for principals without access; may be nil
+	probe                 bool              // polled by monitoring, and exempt from the rate limit
+	media                 string            // media type of the answer, if not JSON
+	events                bool              // with Accept: text/event-stream, or if answer is nil, it is a stream
+	mcp                   bool              // the Model Context Protocol defines requests and answers
 	query                 []param
-	body, answer          reflect.Type // nil = none
-	status                int          // of an answer that is not an error, if not 200
-	also                  int          // another one
+	body, answer          reflect.Type // may be nil
+	status                int          // status of success, if not 200
+	also                  int          // another status of success
 	schema                *jsonschema.Resolved
 	do                    func(c *call) (any, error)
 }
 
-// param is a parameter of the query or, with a name in canonical form, a header.
+// param is a parameter of the query, or a header in canonical form.
 type param struct{ name, kind, about string }
 
 // The kinds of parameters.
@@ -56,7 +56,7 @@ const (
 	kindOrdinal = "header-integer"
 )
 
-// kinds say what a parameter must be.
+// kinds describes the kinds for errors.
 var kinds = map[string]string{
 	kindNumber: "a whole number from 0 on", kindCount: "a whole number from 1 on",
 	kindTime: "a time such as 2026-01-31T15:04:05Z", kindSwitch: "true or false",
@@ -78,7 +78,7 @@ var (
 type call struct {
 	context.Context
 	*Server
-	Service *service.Service // under the configuration that was in effect when the request came
+	Service *service.Service // uses the configuration in effect when the request arrived
 
 	w     http.ResponseWriter
 	r     *http.Request
@@ -86,13 +86,13 @@ type call struct {
 	route *route
 	body  []byte
 	query url.Values
-	wrote bool    // the answer is written
-	leave func()  // of the crowd, when it is answered; nil = before its body is read
-	ws    *socket // of a message that came over it; nil = none
-	early bool    // the message was tried before, and its run was still active
+	wrote bool    // whether the answer was written
+	leave func()  // marks the connection as idle; nil until the body is read
+	ws    *socket // the WebSocket of a message; nil for a request
+	early bool    // whether the message is tried again, because its run was active
 }
 
-// get and send make routes of functions: without and with a body.
+// get and send return routes of functions without and with a body.
 func get[A any](path, summary string, do func(*call) (A, error), query ...param) route {
 	return route{
 		method: http.MethodGet, path: path, summary: summary, query: query, answer: reflect.TypeFor[A](),
@@ -117,7 +117,7 @@ func send[B, A any](method, path, summary string, do func(*call, B) (A, error), 
 	return r
 }
 
-// forAdministrators makes a route refuse everybody else.
+// forAdministrators restricts a route to administrators.
 func forAdministrators(r route) route {
 	r.may = func(c *call) error {
 		_, err := env.Administrator(c.who)
@@ -127,7 +127,7 @@ func forAdministrators(r route) route {
 	return r
 }
 
-// unfit says of a value that JSON Schema allows and our types do not, such as 1e99, where it is, without their names.
+// unfit describes a value that the schema allows and the Go type does not, such as 1e99, without the type's name.
 func unfit(err error) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 		return fmt.Errorf("/%s: must not be %s", strings.ReplaceAll(wrong.Field, ".", "/"), wrong.Value)
@@ -135,7 +135,7 @@ func unfit(err error) error {
 	return err
 }
 
-// nothing is the body of requests that have none.
+// nothing is the type of absent bodies.
 type nothing struct{}
 
 // serve answers a request by its route.
@@ -176,7 +176,7 @@ func (c *call) answer() (answer any, err error) {
 		c.who, counted = who, ofUser(who)
 		c.r = c.r.WithContext(store.WithToken(c.r.Context(), who.TokenID()))
 		var leave func()
-		c.Context, leave = c.staysWhileGood(c.r, who.Admin)
+		c.Context, leave = c.whileValid(c.r, who.Admin)
 		defer leave()
 		defer func() {
 			if why := c.revoked(); err != nil && why != nil {
@@ -197,11 +197,11 @@ func (c *call) answer() (answer any, err error) {
 	if err := c.read(); err != nil {
 		return nil, err
 	}
-	c.leave = c.crowd.answering(c.r.RemoteAddr)
+	c.leave = c.connections.answering(c.r.RemoteAddr)
 	return c.route.do(c)
 }
 
-// read reads the query and the body, and refuses what the route does not know.
+// read reads the query and the body, and returns an error for anything that the route does not accept.
 func (c *call) read() (err error) {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return bad("the query cannot be read")
@@ -239,17 +239,16 @@ func (c *call) read() (err error) {
 	return c.route.check(value)
 }
 
-// sendsJSON reports whether the request says that its body is JSON. If it has a token in its header, it
-// need not say so: curl names a form unless told otherwise, and a page of another site can send a form,
-// but not the header.
+// sendsJSON reports whether the request declares its body as JSON. With a token in the header it may leave that
+// out, or declare a form as curl does by default: a page of another site can send a form, but not the header.
 func (c *call) sendsJSON() bool {
 	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	unsaid := kind == "" || kind == "application/x-www-form-urlencoded"
 	return kind == "application/json" || unsaid && c.r.Header.Get("Authorization") != ""
 }
 
-// readObject reads the body, a JSON object, strictly: the canonical text, from which the handler decodes its
-// type, and the value, which the schema is checked against. Its bytes are bounded before.
+// readObject reads a JSON object strictly, once: it sets the canonical text, which is decoded into the type of
+// the body, and returns the value, which the schema checks. The size is bounded before.
 func (c *call) readObject(data []byte) (value object, err error) {
 	limits := guard.JSONLimits{MaxBytes: len(data), Floats: true}
 	body, any, err := limits.Read(data)
@@ -260,7 +259,7 @@ func (c *call) readObject(data []byte) (value object, err error) {
 	return value, err
 }
 
-// check returns an error if the schema does not allow a body.
+// check returns an error if a body does not match the schema.
 func (r *route) check(value object) error {
 	if err := r.schema.Validate(value); err != nil {
 		text := err.Error()
@@ -270,8 +269,8 @@ func (r *route) check(value object) error {
 		if where, _, several := strings.Cut(text, "/anyOf/"); several {
 			text = where + ": fits none of the forms of /api/openapi.json"
 		}
-		text = strings.ReplaceAll(text, "<invalid reflect.Value>", "null") // as the library has it
-		if n := len(text) - maxShown; n > 0 {                              // the value is in the middle
+		text = strings.ReplaceAll(text, "<invalid reflect.Value>", "null") // the library's spelling of null
+		if n := len(text) - maxShown; n > 0 {                              // of a long value
 			text = strings.ToValidUTF8(text[:maxShown/2]+"…"+text[maxShown/2+n:], "")
 		}
 		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the body does not match the schema: %s", text)
@@ -279,13 +278,13 @@ func (r *route) check(value object) error {
 	return nil
 }
 
-// maxShown bounds what is said about a body that does not match its schema.
+// maxShown bounds the text about a body that does not match its schema.
 const maxShown = 400
 
-// pathValue is what a path may have for a parameter: an ID, or the name of a tool or a group.
+// pathValue matches a parameter of the path: an ID, or the name of a tool or a group.
 var pathValue = lazyregexp.New(`^[A-Za-z0-9_.:@+-]{1,128}$`)
 
-// header reports whether it is one of the head.
+// header reports whether p is a header.
 func (p param) header() bool { return p.kind == kindHeader || p.kind == kindOrdinal }
 
 func (p param) check(text string) error {
@@ -311,8 +310,7 @@ func bad(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
 }
 
-// text, number, yes and time are parameters that [call.read] has checked; without one they are
-// zero.
+// text, number, yes and time return parameters of the query, or zero values. [call.read] has checked them.
 func (c *call) text(name string) string { return c.query.Get(name) }
 
 func (c *call) number(name string) int {
@@ -330,7 +328,7 @@ func (c *call) time(name string) time.Time {
 	return at
 }
 
-// words are those of a parameter, which commas separate.
+// words returns the comma-separated values of a parameter.
 func (c *call) words(name string) []string {
 	if c.query.Get(name) == "" {
 		return nil
@@ -338,12 +336,12 @@ func (c *call) words(name string) []string {
 	return strings.Split(c.query.Get(name), ",")
 }
 
-// id is the parameter of the path that says what the request is about: a whole ID, or last.
+// id returns the ID in the path: a whole ID, or last.
 func (c *call) id(prefix string) (string, error) {
 	return whole(prefix, c.r.PathValue("id"))
 }
 
-// whole refuses what cannot be an ID.
+// whole returns an error if id is not a whole ID or last.
 func whole(prefix, id string) (string, error) {
 	if whole := strings.TrimPrefix(id, prefix); id != "last" && (whole == id || len(whole) != idLength) {
 		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "%s not found", strconv.Quote(id))
@@ -353,7 +351,7 @@ func whole(prefix, id string) (string, error) {
 
 const idLength = 26
 
-// run is the run that the path names.
+// run returns the run in the path.
 func (c *call) run() (service.Run, error) {
 	id, err := c.id("run_")
 	if err != nil {

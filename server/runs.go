@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// request is the run that the body asks for, in the caller's workspace.
+// request returns the run to start for a body, in the caller's workspace.
 func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: b.Agent, Session: b.SessionID, Tools: b.Tools, Prompt: b.Input, Continue: b.Continue,
@@ -37,7 +37,7 @@ func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	if len(b.Taint) > maxFiles || len(strings.Join(b.Taint, "")) > maxTaint {
 		return r, bad("taint: at most %d sources, of %d bytes together", maxFiles, maxTaint)
 	}
-	for _, source := range b.Taint { // approvals show it
+	for _, source := range b.Taint { // shown in approvals
 		if source == "" || strings.ContainsAny(source, "\n\r\t") || source != guard.Visible(source) ||
 			source != gate.Source(source) {
 			return r, bad("taint: %q is no name of a source", source)
@@ -73,7 +73,7 @@ func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	return r, err
 }
 
-// startRun starts the run that a request asks for.
+// startRun starts a run.
 func (c *call) startRun(b api.RunRequest) (any, error) {
 	r, err := c.request(&b)
 	if err != nil {
@@ -82,24 +82,23 @@ func (c *call) startRun(b api.RunRequest) (any, error) {
 	return c.start(r, b.Detach)
 }
 
-// start starts a run, once for each Idempotency-Key, and answers with it.
+// start starts a run, once for each Idempotency-Key, and writes it.
 func (c *call) start(r service.StartRequest, detach bool) (any, error) {
 	return c.begins(detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
 		r.Once, r.Ahead = once, ahead
-		return c.startTold(r)
+		return c.startLogged(r)
 	})
 }
 
-// startTold starts a run. What a person should know of the request is one line of the log.
-func (c *call) startTold(r service.StartRequest) (*service.Drive, error) {
+// startLogged starts a run, and logs its notices in one line.
+func (c *call) startLogged(r service.StartRequest) (*service.Drive, error) {
 	said := notices{call: c}
 	r.Notice = said.add
 	defer said.log()
 	return c.pool.Start(c.staying(), c.who, r)
 }
 
-// notices are what a request is told before its run begins: at most maxNotices, each of at most
-// maxNotice bytes.
+// notices collects the notices before a run begins: at most maxNotices, each of at most maxNotice bytes.
 type notices struct {
 	call   *call
 	mu     sync.Mutex
@@ -113,7 +112,7 @@ const (
 	maxNotice  = 500
 )
 
-// add takes a notice. One that comes late is not kept.
+// add adds a notice. After log it only counts.
 func (n *notices) add(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +136,7 @@ func (n *notices) log() {
 	n.call.Log.Info(text, "request_id", n.call.w.Header().Get("X-Request-ID"), "user", n.call.who.User)
 }
 
-// begins has a run begin or continue, and answers with it.
+// begins starts or continues a run, and writes it.
 func (c *call) begins(detach bool, begin func(once string, ahead *service.Ahead) (*service.Drive, error)) (any, error) {
 	once, err := c.once()
 	if err != nil {
@@ -149,13 +148,13 @@ func (c *call) begins(detach bool, begin func(once string, ahead *service.Ahead)
 	return c.outcome(detach, ahead, drive, err)
 }
 
-// maxTaint bounds the names of sources of untrusted data that a request names, in bytes.
+// maxTaint bounds the names of sources of untrusted data in a request, in bytes.
 const maxTaint = 4 << 10
 
-// maxKey bounds an Idempotency-Key.
+// maxKey bounds an Idempotency-Key, in bytes.
 const maxKey = 255
 
-// once is the key of a request that begins a run; "" = it has none.
+// once returns the key of a request that begins a run, or "".
 func (c *call) once() (string, error) {
 	name := c.r.Header.Get("Idempotency-Key")
 	if len(name) > maxKey {
@@ -164,11 +163,10 @@ func (c *call) once() (string, error) {
 	return service.Once(c.who, name, c.r.URL.Path, string(c.body)), nil
 }
 
-// staying is the context of what does not end when the client goes away.
+// staying returns the context of work that continues after the client disconnects.
 func (c *call) staying() context.Context { return context.WithoutCancel(c) }
 
-// outcome answers with a run that has begun: at once, as a stream, or when it has ended or
-// parked.
+// outcome writes a run that has begun: at once, as a stream, or when it has ended or parked.
 func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, err error) (any, error) {
 	switch {
 	case err != nil:
@@ -188,7 +186,7 @@ func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, 
 	return drive.Run(c, c.who)
 }
 
-// ahead is a place in the stream of a run that is about to begin; nil = the answer is no stream.
+// ahead subscribes to the run that is about to begin. If the answer is not a stream, it returns nil.
 func (c *call) ahead(detach bool) *service.Ahead {
 	if detach || !c.streams() {
 		return nil
@@ -201,10 +199,10 @@ func (c *call) streams() bool {
 	return strings.Contains(strings.ToLower(c.r.Header.Get("Accept")), "text/event-stream")
 }
 
-// closedEvent ends a stream that broke off.
+// closedEvent is the last event of a stream that ends early.
 const closedEvent = "closed"
 
-// events answers with the events of a run, as they come.
+// events writes the events of a run as they occur.
 func (c *call) events(f service.Follow) error {
 	out := c.stream(c.w)
 	f.Attends = c.yes("attends")
@@ -216,7 +214,7 @@ func (c *call) events(f service.Follow) error {
 	err := c.pool.Follow(c, c.who, f, out.frame)
 	if err != nil && c.r.Context().Err() == nil {
 		id := c.w.Header().Get("X-Request-ID")
-		_ = out.frame(journal.Frame{Event: closedEvent, Data: c.failure(c.known(err, id), id)}) // the client may have gone
+		_ = out.frame(journal.Frame{Event: closedEvent, Data: c.failure(c.known(err, id), id)}) // may be disconnected
 	}
 	return nil
 }
@@ -245,7 +243,7 @@ func (c *call) showRun() (service.Run, error) {
 	return c.Service.Run(c, c.who, id)
 }
 
-// followRun streams the events of a run from where the client knows them.
+// followRun streams the events of a run after the last one that the client knows.
 func (c *call) followRun() (any, error) {
 	after := c.number("after")
 	if last := c.r.Header.Get("Last-Event-ID"); last != "" {

@@ -1,6 +1,5 @@
-// Package server is toolcrib over HTTP: a front end whose clients are programs on the
-// network and, later, pages. It reads requests, authenticates the caller, calls the service and
-// writes what that answers; it decides nothing.
+// Package server is toolcrib's HTTP API. It reads requests, authenticates the caller, calls the service and
+// writes its answers. It makes no decisions.
 package server
 
 import (
@@ -29,8 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
-// The bounds of a connection. How long an answer may take depends on the run; how long it
-// may be left unread does not.
+// The bounds of a connection. The time to compute an answer depends on the run, the time to read it does not.
 const (
 	maxConnections = 10_000
 	maxHeader      = 64 << 10
@@ -38,64 +36,63 @@ const (
 	bodyTimeout    = time.Minute
 	writeTimeout   = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	drainTimeout   = 10 * time.Second // at the end
+	drainTimeout   = 10 * time.Second // at shutdown
 )
 
-// Options are what a [Server] stands on.
+// Options configure a [Server].
 type Options struct {
-	// Service has its store open. Requests are answered by the one of the configuration in
-	// effect (call.Service).
+	// Service has its store open. Requests use the one of the configuration in effect (call.Service).
 	Service *service.Service
 	Log     *slog.Logger
 	Version string
-	Metrics *telemetry.Metrics // nil = there is no /metrics
-	Listen  string             // the address that Serve will get, so that New refuses what may not listen there; "" = any
+	Metrics *telemetry.Metrics // if nil, there is no /metrics
+	Listen  string             // the address for Serve, which New checks; "" means any
 }
 
-// Server answers HTTP requests, and drives the runs that they start.
+// Server serves HTTP requests, and drives the runs that they start.
 type Server struct {
 	Options
 	pool *service.Pool
 	mux  *http.ServeMux
-	// document is the OpenAPI document.
+	// document is the OpenAPI document, without servers.
 	document []byte
-	door     atomic.Pointer[door]
+	allowed  atomic.Pointer[allowed]
 	limits   limits
 	bodies   bodies
 	mcp      *serve.HTTP
 	asking   asking
-	// answering are locks of runs whose calls are being answered.
-	answering [64]sync.Mutex
-	since     time.Time
-	types     map[string]*route // what a WebSocket takes
-	sockets   sockets
-	crowd     crowd
-	guests    guests
-	unwatch   func()       // ends the watch over tokens
-	http      *httpMetrics // nil = none
+	// answering has locks of runs whose calls are being answered.
+	answering   [64]sync.Mutex
+	since       time.Time
+	types       map[string]*route // messages of a WebSocket, by type
+	sockets     sockets
+	connections connections
+	inFlight    inFlight
+	unwatch     func()       // stops watchTokens
+	http        *httpMetrics // may be nil
 
 	readiness readiness
 }
 
-// door is who may come in, by the configuration in effect.
-type door struct {
-	at      string          // the address that is listened on; "" = not yet
-	hosts   map[string]bool // names by which it is asked for, beside those of loopback; nil = any
-	origins []string        // that pages may come from
+// allowed has the hosts and origins that the configuration in effect allows.
+type allowed struct {
+	at      string          // the address of the listener; "" if not known yet
+	hosts   map[string]bool // allowed Host headers, in addition to those of loopback; if nil, any
+	origins []string        // allowed origins of pages
 }
 
-// New makes a server, which takes up the runs that were cut off.
+// New returns a server, which continues interrupted runs.
 func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), asking: asking{window: retryWindow, most: maxAsked}, since: time.Now(),
-		crowd:   crowd{most: maxConnections, all: map[string]*guest{}},
-		sockets: sockets{slow: slowWrite, open: map[*socket]bool{}},
+		connections: connections{most: maxConnections, all: map[string]*connection{}},
+		sockets:     sockets{slow: slowWrite, open: map[*socket]bool{}},
 	}
-	d, err := newDoor(o.Listen, o.Service)
+	d, err := newAllowed(o.Listen, o.Service)
 	if err != nil {
 		return nil, err
 	}
-	s.door.Store(d)
+	s.allowed.Store(d)
 	routes, err := s.routes()
 	if err != nil {
 		return nil, err
@@ -125,10 +122,10 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// newDoor reads who may come in to a server that listens on an address ("" = not yet).
-func newDoor(at string, of *service.Service) (*door, error) {
+// newAllowed returns the hosts and origins of a server at an address, which is "" if not known yet.
+func newAllowed(at string, of *service.Service) (*allowed, error) {
 	c := &of.Env.Config.Server
-	d := &door{at: at}
+	d := &allowed{at: at}
 	if c.Auth == "none" && at != "" && !loopback(at) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.auth: none is refused unless listen is loopback")
 	}
@@ -137,23 +134,23 @@ func newDoor(at string, of *service.Service) (*door, error) {
 	return d, nil
 }
 
-// Reload puts a configuration into effect for requests and runs that begin from now on, as
-// [service.Service.Reload] does. With an error the one before stays.
+// Reload puts a configuration into effect for new requests and runs, like [service.Service.Reload]. If it returns
+// an error, the previous one stays in effect.
 func (s *Server) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) error {
-	d, err := newDoor(s.door.Load().at, s.Service.Under(c))
+	d, err := newAllowed(s.allowed.Load().at, s.Service.Under(c))
 	if err == nil {
 		_, err = s.Service.Reload(ctx, who, c)
 	}
 	if err == nil {
-		s.door.Store(d)
+		s.allowed.Store(d)
 	}
 	return err
 }
 
-// Serve answers requests until ctx ends. It then gives requests in progress a short time to
-// finish; their runs continue at the next start.
+// Serve serves requests until ctx ends. It then gives requests in progress a short time to finish. Their runs
+// continue at the next start.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
-	d, err := newDoor(l.Addr().String(), s.Service.Current())
+	d, err := newAllowed(l.Addr().String(), s.Service.Current())
 	own := &certificate{cert: certFile, key: keyFile, log: s.Log}
 	if err == nil && certFile != "" {
 		_, err = own.get(nil)
@@ -162,10 +159,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		_ = l.Close()
 		return err
 	}
-	s.door.Store(d)
+	s.allowed.Store(d)
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), ConnState: s.crowd.state,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), ConnState: s.connections.state,
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -196,14 +193,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	return errors.Join(err, <-left)
 }
 
-// Close leaves the runs; for a server that is not told to end by [Server.Serve].
+// Close stops driving runs. It is for a server without [Server.Serve].
 func (s *Server) Close(ctx context.Context) error {
 	s.sockets.close()
 	s.unwatch()
 	return errors.Join(s.mcp.Close(ctx), s.pool.Close(ctx))
 }
 
-// loopback reports whether only this machine reaches an address.
+// loopback reports whether only this machine can reach an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -212,8 +209,8 @@ func loopback(address string) bool {
 	return hosts.Loopback(host) || strings.HasSuffix(strings.ToLower(host), ".localhost")
 }
 
-// hostsOf are the names that a request may ask for, so that a page cannot reach a server on
-// loopback by a name of its own; nil = any, where others reach it anyway.
+// hostsOf returns the allowed Host headers, so that a page cannot reach a server on loopback by DNS rebinding.
+// It returns nil, for any, if other machines can reach the address.
 func hostsOf(address string, origins []string) map[string]bool {
 	if !loopback(address) {
 		return nil
@@ -226,7 +223,7 @@ func hostsOf(address string, origins []string) map[string]bool {
 	return named
 }
 
-// requestID is what a client may call its request.
+// requestID matches a request ID from a client.
 var requestID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
 // ServeHTTP implements [http.Handler].
@@ -242,8 +239,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	control, now := http.NewResponseController(w), time.Now()
-	_ = control.SetWriteDeadline(now.Add(writeTimeout)) // a connection that has none; each write has one of its own
-	if r.ContentLength != 0 {                           // even if no handler reads it
+	_ = control.SetWriteDeadline(now.Add(writeTimeout)) // if the connection supports it; each write sets its own
+	if r.ContentLength != 0 {                           // even if no handler reads the body
 		_ = control.SetReadDeadline(now.Add(bodyTimeout))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, s.Service.Current().Env.Config.Server.MaxBodyBytes)
@@ -259,7 +256,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.fail(w, toolcrib.Errorf(toolcrib.CodeInternal, ""))
 		}
 	}()
-	d := s.door.Load()
+	d := s.allowed.Load()
 	if err := d.admit(r); err != nil {
 		s.fail(w, err)
 		return
@@ -273,7 +270,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// A path that is not in its shortest form would be redirected.
+	// The mux would redirect a path that is not clean.
 	if _, pattern := s.mux.Handler(r); pattern == "" || path.Clean(r.URL.EscapedPath()) != r.URL.EscapedPath() {
 		s.unrouted(w, r)
 		return
@@ -281,7 +278,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// preflight answers a browser that asks whether a page may send a request.
+// preflight answers a CORS preflight request.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
 	if err := s.take(fromAddress(r)); err != nil {
 		s.fail(w, err)
@@ -291,14 +288,14 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
 	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID, "+
 		"Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
-	if v1(r.URL.Path) { // its clients send many of their own
+	if v1(r.URL.Path) { // these clients send many headers of their own
 		h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
 	}
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// unrouted answers a request that matches no route: an unknown path, or another method.
+// unrouted answers a request with an unknown path or another method.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 	if err := s.take(fromAddress(r)); err != nil {
 		s.fail(w, err)
@@ -314,7 +311,7 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path))
 }
 
-// methods takes what the mux says of the methods of a path.
+// methods records the Allow header of the mux.
 type methods struct {
 	header http.Header
 	status int
@@ -324,8 +321,8 @@ func (m *methods) Header() http.Header         { return m.header }
 func (m *methods) Write(p []byte) (int, error) { return len(p), nil }
 func (m *methods) WriteHeader(status int)      { m.status = status }
 
-// admit refuses cross-site requests, which a page of another origin makes a browser send.
-func (d *door) admit(r *http.Request) error {
+// admit returns an error for a cross-site request, which a page of another origin makes a browser send.
+func (d *allowed) admit(r *http.Request) error {
 	if d.hosts != nil && !loopback(r.Host) && !d.hosts[strings.ToLower(r.Host)] {
 		return toolcrib.Errorf(toolcrib.CodeForbidden, "host %q is not allowed; add its origin to server.cors", r.Host)
 	}
@@ -340,10 +337,10 @@ func (d *door) admit(r *http.Request) error {
 	return nil
 }
 
-// anonymous is the user of all requests with "server.auth: none".
+// anonymous is the user of requests with "server.auth: none".
 const anonymous = "anonymous"
 
-// who is the user for whom a request acts.
+// who returns the principal of a request.
 func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 	now := s.Service.Current()
 	if now.Env.Config.Server.Auth == "none" {
@@ -357,7 +354,7 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 	return now.People.ActBy(r.Context(), "", token)
 }
 
-// readBody reads what a client sends, as far as it is allowed to.
+// readBody reads the body, within its limits.
 func (c *call) readBody() ([]byte, error) {
 	if how := c.r.Header.Get("Content-Encoding"); how != "" && !strings.EqualFold(how, "identity") {
 		err := bad("Content-Encoding %q is not supported; send the body as it is", how)
@@ -368,7 +365,7 @@ func (c *call) readBody() ([]byte, error) {
 	control := http.NewResponseController(c.w)
 	end, err := c.bodies.begin(c.who.User)
 	if err != nil {
-		_ = control.SetReadDeadline(time.Now().Add(time.Second)) // net/http waits for the rest
+		_ = control.SetReadDeadline(time.Now().Add(time.Second)) // net/http would wait for the rest
 		return nil, err
 	}
 	defer end()
@@ -383,6 +380,6 @@ func (c *call) readBody() ([]byte, error) {
 	case err != nil:
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body ends too early")
 	}
-	// From here on only the client's going away is read.
+	// From now on, reading only detects that the client disconnects.
 	return data, control.SetReadDeadline(time.Time{})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// teamRoutes are those that ask several agents; begins makes a route one that begins a run.
+// teamRoutes returns the routes that ask several agents. begins adapts a route that starts a run.
 func teamRoutes(begins func(path, summary string, r route) route) []route {
 	var list []route
 	for _, row := range []struct {
@@ -25,7 +25,7 @@ func teamRoutes(begins func(path, summary string, r route) route) []route {
 	return list
 }
 
-// askTeam starts the run of a team.
+// askTeam starts a run of a team.
 func (c *call) askTeam(kind team.Kind, b service.TeamRequest) (any, error) {
 	b.Kind = kind
 	workspace, err := c.Service.Policy.OwnWorkspace(c.who)

@@ -29,7 +29,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
-// v1Routes are the routes of OpenAI's APIs.
+// v1Routes returns the routes of OpenAI's APIs.
 func v1Routes() []route {
 	return []route{
 		get("/v1/models", "The agents that a request may name as its model", (*call).v1Models),
@@ -46,7 +46,7 @@ func v1Routes() []route {
 	}
 }
 
-// bodyOf is the schema of a body whose fields are read one by one.
+// bodyOf returns the schema of a body whose fields are decoded one by one.
 func bodyOf(fields []openai.Field, required ...string) *jsonschema.Schema {
 	s := &jsonschema.Schema{
 		Type: "object", Required: required, Properties: map[string]*jsonschema.Schema{},
@@ -61,13 +61,13 @@ func bodyOf(fields []openai.Field, required ...string) *jsonschema.Schema {
 // v1 reports whether a path belongs to OpenAI's APIs.
 func v1(path string) bool { return strings.HasPrefix(path, "/v1/") }
 
-// v1Writer marks the answer to a request of OpenAI's APIs: its errors have their form.
+// v1Writer marks a response of OpenAI's APIs, which have their own form of errors.
 type v1Writer struct{ http.ResponseWriter }
 
 // Unwrap is for [http.ResponseController].
 func (w v1Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// v1Failure answers with an error in the form of OpenAI's APIs.
+// v1Failure writes an error in the form of OpenAI's APIs.
 func (s *Server) v1Failure(w http.ResponseWriter, status int, cause error, e *toolcrib.Error, f api.Failure) {
 	if !openai.Again(status, cause) {
 		w.Header().Set("x-should-retry", "false")
@@ -89,7 +89,7 @@ type V1Model struct {
 	Owner   string `json:"owned_by"`
 }
 
-// What the names of models begin with.
+// Prefixes of the names of models.
 const (
 	agentModel = "agent/"
 	panelModel = "confer/"
@@ -126,7 +126,7 @@ func (c *call) v1Model() (V1Model, error) {
 	return V1Model{}, cmp.Or(err, noModel("not found"))
 }
 
-// answering makes a route of one of the APIs: how its requests are read, and its answers begin.
+// answering returns a route of one of the APIs, which reads requests with read and begins answers with begin.
 func answering[B any](path, summary string, answer reflect.Type, read func(*call, B) (*openai.Ask, error),
 	begin form,
 ) route {
@@ -141,10 +141,10 @@ func answering[B any](path, summary string, answer reflect.Type, read func(*call
 	return r
 }
 
-// v1Stream is a stream of events that begins with the first of them.
+// v1Stream is a stream of events whose header is sent with the first event.
 type v1Stream struct {
 	*stream
-	gone bool // nobody reads it any longer
+	gone bool // whether a write has failed
 }
 
 func (o *v1Stream) send(p []byte) (err error) {
@@ -158,7 +158,7 @@ func (o *v1Stream) send(p []byte) (err error) {
 	return err
 }
 
-// event sends one; name is "" if it has none.
+// event sends an event. name may be "".
 func (o *v1Stream) event(name string, v any) error {
 	data := []byte("[DONE]\n")
 	if v != openai.Done {
@@ -174,11 +174,11 @@ func (o *v1Stream) event(name string, v any) error {
 	return o.send(slices.Concat([]byte(head+"data: "), data, []byte("\n")))
 }
 
-// form makes the answer to a request; write sends a piece of a stream, nil = the answer is sent whole.
+// form returns the answer to a request. write sends a piece of a stream; if nil, the answer is sent as a whole.
 type form = func(a *openai.Ask, id string, created int64, write openai.Write) openai.Answer
 
-// asked answers a request: with a new run, with one that it continues, or with that of the request
-// that it repeats.
+// asked answers a request with a new run, with a run that it continues, or with the run of the request that it
+// repeats.
 func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	if len(a.Messages) == 0 { // the field is null
 		return nil, bad("the conversation is missing: messages, or input")
@@ -198,7 +198,7 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 		return nil, err
 	}
 	var now replying
-	gone, s, who := false, c.Server, c.who // and nothing else of the request is kept
+	gone, s, who := false, c.Server, c.who // keeps nothing else of the request
 	defer func() {
 		c.asking.leave(one, retry, now.run != "", gone, err != nil, func() { s.abandon(who, now.run) })
 	}()
@@ -229,16 +229,16 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 		id := c.w.Header().Get("X-Request-ID")
 		e := c.known(err, id)
 		body := openai.NewErrorBody(err, e, c.failure(e, id).Message, statuses[e.Code], id)
-		_ = teller.Fail(body.Error, teller.Spent()) // the client may have gone
+		_ = teller.Fail(body.Error, teller.Spent()) // the client may have disconnected
 	}
 	return nil, nil
 }
 
-// tell answers with what becomes of a run.
+// tell writes the outcome of a run.
 func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
-	retries := false // the model is asked again, and there may be no answer
+	retries := false // the model is being asked again, and may not answer
 	f := service.Follow{Run: string(one.run), Ahead: ahead, After: one.after, Parks: true, Idle: func() error {
-		if out == nil || !out.begun && retries { // what fails before its first word fails as a whole
+		if out == nil || !out.begun && retries { // an error before the first piece is the whole answer
 			return nil
 		}
 		return out.send([]byte(": ping\n\n"))
@@ -256,7 +256,7 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 		return err
 	}
 	if run.Spent != nil && t.Paused == nil {
-		t.Used = *run.Spent // a panel's agents, and sub-agents, are runs of their own
+		t.Used = *run.Spent // includes the runs of a panel's agents and of sub-agents
 	}
 	if err := c.v1Failed(one.run, t); err != nil {
 		return err
@@ -264,14 +264,14 @@ func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *
 	return t.Over(one.run, place(&run), c.v1Waits)
 }
 
-// place finds the place of a call among all calls of a run, from 1.
+// place returns a function that finds the position of a call among all calls of a run, from 1.
 func place(run *service.Run) func(id string) int {
 	return func(id string) int {
 		return 1 + slices.IndexFunc(run.Trace, func(call api.TraceCall) bool { return call.ID == id })
 	}
 }
 
-// v1Failed returns why a run has no answer; nil = it has one.
+// v1Failed returns why a run has no answer, or nil if it has one.
 func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 	switch {
 	case t.Failed != nil:
@@ -304,12 +304,12 @@ func (c *call) v1Failed(run toolcrib.RunID, t *openai.Teller) error {
 	return nil
 }
 
-// lasts reports whether a provider would refuse the same request again.
+// lasts reports whether a provider would reject the same request again.
 func lasts(class toolcrib.ErrorClass) bool {
 	return class == toolcrib.ErrAuth || class == toolcrib.ErrBadRequest || class == toolcrib.ErrRefused
 }
 
-// v1Waits is what a person reads of a run that waits for one.
+// v1Waits returns the text for a person about a run that waits for one.
 func (c *call) v1Waits(p *journal.Pending) string {
 	names := make([]string, len(p.Calls))
 	for i := range p.Calls {
@@ -326,8 +326,8 @@ func (c *call) v1Waits(p *journal.Pending) string {
 		" (or: toolcrib approvals show " + p.ApprovalID + "). The run continues after the decision."
 }
 
-// v1Begin begins the run of a request, continues the one that waits for its results, or finds that
-// of the request that it repeats. Of several at once that are one request the others wait.
+// v1Begin starts a run for a request, continues the run that waits for its results, or finds the run of the
+// request that it repeats. Concurrent copies of one request wait for each other.
 func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahead) (replying, error) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -366,7 +366,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 	was := now.run
 	if was == "" {
 		var drive *service.Drive
-		if drive, err = c.startTold(r); err == nil {
+		if drive, err = c.startLogged(r); err == nil {
 			now.run = drive.ID()
 			if r.Instead != "" {
 				c.v1Left(a, r.Instead)
@@ -385,15 +385,15 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 	if one.run == "" || now.run != was {
 		now.created = time.Now().Unix()
 	}
-	if was != "" && now.run != was { // it is another run, and its answer has all of it
+	if was != "" && now.run != was { // another run, whose answer begins at its start
 		now.after, now.before = 0, toolcrib.Usage{}
 	}
 	now.new, one.body, one.replying = false, sum, now
 	return now, nil
 }
 
-// v1Request is the run that a request asks for. given is the run that it has given results to, or
-// gave them before; nil = none, or the run of the request is known.
+// v1Request returns the run to start for a request. given is the run that has now or already its results, or nil,
+// also if the run of the request is known.
 func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, given *replying, err error) {
 	if panel, ok := strings.CutPrefix(a.Model, panelModel); ok {
 		r, err = c.v1Panel(a, panel)
@@ -414,7 +414,7 @@ func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, giv
 	return r, given, err
 }
 
-// restarted reports whether what is asked may have been asked before the start of this process.
+// restarted reports whether a request may repeat one from before the start of this process.
 func (s *Server) restarted() bool { return time.Since(s.since) < afterFailed*s.asking.window }
 
 func noModel(what string) error {
@@ -422,7 +422,7 @@ func noModel(what string) error {
 		"%s; see /v1/models", what)}
 }
 
-// v1Agent is the run of an agent that a request asks for.
+// v1Agent returns the run of an agent for a request.
 func v1Agent(a *openai.Ask, name string) service.StartRequest {
 	r := service.StartRequest{
 		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
@@ -444,7 +444,7 @@ func v1Agent(a *openai.Ask, name string) service.StartRequest {
 	return r
 }
 
-// v1Panel is the run of a panel, which is asked the last message and reads those before it.
+// v1Panel returns the run of a panel, which is asked the last message and reads those before it.
 func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error) {
 	last := len(a.Messages) - 1
 	r, err := c.Service.AskPanel(name, a.Messages[last].Text())
@@ -461,20 +461,19 @@ func (c *call) v1Panel(a *openai.Ask, name string) (service.StartRequest, error)
 		return r, bad("messages: must end with a message of the user")
 	}
 	r.Agent, r.Files, r.Team.Context = string(r.Team.Kind), a.Files[last], a.Before()
-	r.Messages = a.Messages[:last] // which are in the context
+	r.Messages = a.Messages[:last] // part of the context
 	return r, nil
 }
 
-// v1Continue gives a run the results that it waits for, if the request asks for the same as the one that
-// began it. nil = another run answers: the request has no results of a run here, or the client has taken the
-// conversation another way, such as to another of its agents, to results that differ or came too late, or to a
-// message after the answer.
+// v1Continue gives a run the results that it waits for, if the request is like the one that started it. It
+// returns nil if another run answers: the request has no results of a run of this server, or the conversation
+// has taken another course, such as another agent, other or late results, or a message after the answer.
 func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	id := a.Answers()
 	if id == "" {
-		return nil, nil // a conversation that began elsewhere
+		return nil, nil // the conversation began elsewhere
 	}
-	defer c.giving(id)() // of two requests one comes first, and the other leaves nothing in the run
+	defer c.giving(id)() // of two requests, the second must not change the run
 	run, err := c.Service.Run(c, c.who, string(id))
 	if err == nil && run.PrunedAt != nil {
 		return nil, nil
@@ -484,13 +483,13 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	if err == nil {
 		results, known, err = v1Results(a, &run)
 	}
-	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && len(a.Said) > 0 { // it was removed, or is somebody else's
+	if toolcrib.CodeOf(err) == toolcrib.CodeNotFound && len(a.Said) > 0 { // removed, or of another user
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	waits := slices.ContainsFunc(results, func(r service.ClientResult) bool { return waitsFor(&run, r.CallID) })
-	// What the user says after an answer begins a new run, unless this one heard it before a restart.
+	// A message after an answer starts a new run, unless this run read it before a restart.
 	begins := len(a.Said) > 0 && !waits
 	asked, err := c.Service.RequestOf(c, c.who, run.ID)
 	if err != nil {
@@ -505,7 +504,7 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 		return nil, err
 	}
 	given := &replying{run: id, after: after, before: before, new: !known}
-	if known { // a retry, though nobody here knows the request
+	if known { // a retry of an unknown request
 		return given, nil
 	}
 	for _, call := range run.Pending.Calls {
@@ -516,9 +515,9 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	if a.SaidFiles {
 		return nil, bad("messages: files cannot be sent with the results of tool calls; send them in the next request")
 	}
-	// A call that was answered in another way keeps its result.
+	// A call that already has another result keeps it.
 	results = slices.DeleteFunc(results, func(r service.ClientResult) bool { return !waitsFor(&run, r.CallID) })
-	if len(a.Said) > 0 { // all of it, or nothing
+	if len(a.Said) > 0 { // all or nothing
 		if err := c.Service.Say(c.staying(), c.who, string(id), said); err != nil {
 			return nil, err
 		}
@@ -529,18 +528,18 @@ func (c *call) v1Continue(a *openai.Ask, name string) (*replying, error) {
 	return given, nil
 }
 
-// waitsFor reports whether a run waits for its client to carry out a call.
+// waitsFor reports whether a run waits for the result of a client tool.
 func waitsFor(run *service.Run, call string) bool {
 	return run.Status == toolcrib.StatusWaitingForTool &&
 		slices.ContainsFunc(run.Pending.Calls, func(c api.PendingCall) bool { return c.ID == call })
 }
 
-// v1Left cancels the run that waits for the results of a request which another run answers.
+// v1Left cancels a run that waits for results if another run answers the request.
 func (c *call) v1Left(a *openai.Ask, id toolcrib.RunID) {
 	defer c.giving(id)()
 	run, err := c.Service.Run(c.staying(), c.who, string(id))
 	if err != nil {
-		return // it is not there, or is somebody else's
+		return // removed, or of another user
 	}
 	results, _, err := v1Results(a, &run)
 	if err == nil && slices.ContainsFunc(results, func(r service.ClientResult) bool { return waitsFor(&run, r.CallID) }) {
@@ -551,8 +550,7 @@ func (c *call) v1Left(a *openai.Ask, id toolcrib.RunID) {
 	}
 }
 
-// v1Results are the results of a request as the run takes them. known reports whether it has them
-// all already.
+// v1Results returns the results of a request for its run. known reports whether the run has all of them.
 func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult, known bool, err error) {
 	results, known = make([]service.ClientResult, len(a.Results)), true
 	for i, r := range a.Results {
@@ -566,14 +564,14 @@ func v1Results(a *openai.Ask, run *service.Run) (results []service.ClientResult,
 		}
 		made := &run.Trace[n-1]
 		results[i] = service.ClientResult{CallID: made.ID, Body: body}
-		inside, ok := guard.Unfence(made.Result) // one that was cut or masked is not what was sent
+		inside, ok := guard.Unfence(made.Result) // a shortened or masked one differs from the request
 		known = known && made.Status == toolcrib.ResultOK && ok && guard.WithoutCanary(inside) == r.Content
 	}
 	return results, known, nil
 }
 
-// v1Since finds where the run paused for a call, and what it had used: the answer to the result
-// begins there. heard reports whether the run has read a message of the user since.
+// v1Since returns the event at which the run paused for a call, where the answer to its result begins, and the
+// usage until then. heard reports whether the run has read a message of the user since.
 func (c *call) v1Since(run toolcrib.RunID, id, said string) (after toolcrib.Seq, before toolcrib.Usage, heard bool,
 	err error,
 ) {
@@ -595,8 +593,8 @@ func (c *call) v1Since(run toolcrib.RunID, id, said string) (after toolcrib.Seq,
 	return after, before, heard, err
 }
 
-// abandon cancels a run whose client has gone and has not come back. One that waits is left: it
-// costs nothing, and somebody may decide about it.
+// abandon cancels a run whose client has disconnected and not returned. A parked run stays: it costs nothing,
+// and can still be decided.
 func (s *Server) abandon(who toolcrib.Principal, run toolcrib.RunID) {
 	ctx, stop := context.WithTimeout(context.Background(), drainTimeout)
 	defer stop()
@@ -609,57 +607,57 @@ func (s *Server) abandon(who toolcrib.Principal, run toolcrib.RunID) {
 	}
 }
 
-// retryWindow is how long a retry may take the run of a request whose answer was not fully sent, and how
-// long that run continues for a client that has gone. It is longer than the first pauses of the usual
-// clients. After a failure, and for a key, it is afterFailed times as long.
+// retryWindow is how long a retry finds the run of a request whose answer was not fully sent, and how long that
+// run continues without a client. It exceeds the first retry delays of common clients. After a failure, and with
+// a key, it is afterFailed times as long.
 const (
 	retryWindow = 15 * time.Second
 	afterFailed = 4
 	maxAsked    = 10_000
 )
 
-// asking are the requests of OpenAI's APIs that are being answered, and those whose repeats count:
-// of those with a key, and of those whose answer was not fully sent.
+// asking has the requests of OpenAI's APIs that are being answered, and those that can be repeated: with a key,
+// or with an answer that was not fully sent.
 type asking struct {
 	window time.Duration
 	most   int
 	mu     sync.Mutex
 	count  int
 	by     map[[sha256.Size]byte][]*asked
-	taken  []toolcrib.RunID // runs from before the start of this process that a retry has taken
+	taken  []toolcrib.RunID // runs from before the start of this process that have a retry
 }
 
 // replying is the run that answers a request.
 type replying struct {
-	run     toolcrib.RunID // "" = none has begun
+	run     toolcrib.RunID // "" before it has begun
 	after   toolcrib.Seq   // the event after which the answer begins
-	before  toolcrib.Usage // of the run until then
+	before  toolcrib.Usage // usage of the run until then
 	created int64
-	new     bool // the request has just continued it
+	new     bool // whether the request has just continued it
 }
 
-// asked is a request.
+// asked is a request in asking.
 type asked struct {
 	key   [sha256.Size]byte
 	keyed bool
 
-	mu   sync.Mutex // held while the run begins
+	mu   sync.Mutex // locked while the run begins
 	body [sha256.Size]byte
 	replying
 
 	// Guarded by asking.mu.
-	waiting int  // requests that wait for the answer
-	taken   bool // one of them is a retry
-	begun   bool // there is a run
-	sent    bool // the answer was fully sent
+	waiting int  // number of requests that wait for the answer
+	taken   bool // whether one of them is a retry
+	begun   bool // whether there is a run
+	sent    bool // whether the answer was fully sent
 	gone    bool
 	left    time.Time
-	until   time.Time // when it is forgotten; zero = that is not known yet
+	until   time.Time // when it is removed; zero if not known yet
 	timer   *time.Timer
 }
 
-// enter returns what is known of a request: of one with a key, or of one that is a retry. Retries
-// take first what nobody waits for any longer.
+// enter returns the entry of a request, which is an existing one if it has a key or is a retry. A retry prefers
+// one for which no request waits.
 func (k *asking) enter(key [sha256.Size]byte, keyed, retry bool) (*asked, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -690,7 +688,7 @@ func (k *asking) enter(key [sha256.Size]byte, keyed, retry bool) (*asked, error)
 	return one, nil
 }
 
-// drop forgets a request. It reports whether it was known.
+// drop removes a request, and reports whether it was there.
 func (k *asking) drop(one *asked) bool {
 	i := slices.Index(k.by[one.key], one)
 	if i < 0 {
@@ -703,7 +701,7 @@ func (k *asking) drop(one *asked) bool {
 	return true
 }
 
-// forget forgets the request whose answer was given first.
+// forget removes the request that was answered first.
 func (k *asking) forget() bool {
 	var oldest *asked
 	for _, all := range k.by {
@@ -716,7 +714,7 @@ func (k *asking) forget() bool {
 	return oldest != nil && k.drop(oldest)
 }
 
-// lost has a retry look for a run from before the start of this process that no other has taken.
+// lost calls find for a run from before the start of this process that has no retry yet.
 func (k *asking) lost(look func(taken []toolcrib.RunID) (toolcrib.RunID, error)) (toolcrib.RunID, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -727,23 +725,23 @@ func (k *asking) lost(look func(taken []toolcrib.RunID) (toolcrib.RunID, error))
 	return run, err
 }
 
-// untake lets another retry have a run that could not be continued.
+// untake makes a run that could not be continued available to other retries.
 func (k *asking) untake(run toolcrib.RunID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.taken = slices.DeleteFunc(k.taken, func(taken toolcrib.RunID) bool { return taken == run })
 }
 
-// renew begins the window of a request again, since its run has begun again.
+// renew restarts the window of a request, since its run was restarted.
 func (k *asking) renew(one *asked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	one.until = time.Time{}
 }
 
-// leave ends the wait for an answer. If nobody comes back for it, abandon is called, unless the
-// request has a key: then its client may come back at any time. To look at what a run has become
-// does not lengthen the time in which that can be done.
+// leave ends the wait for an answer. If the client does not return in time, abandon is called, unless the
+// request has a key: then the client may return at any time. A repeated request for the result does not extend
+// the window.
 func (k *asking) leave(one *asked, retry, begun, gone, failed bool, abandon func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -760,7 +758,7 @@ func (k *asking) leave(one *asked, retry, begun, gone, failed bool, abandon func
 	one.gone, one.left = gone && !one.keyed, time.Now()
 	if one.gone || one.until.IsZero() {
 		after := k.window
-		if one.keyed || failed && !gone { // the key of a new run is kept beyond that, by the run
+		if one.keyed || failed && !gone { // the run keeps its key longer
 			after *= afterFailed
 		}
 		one.until = one.left.Add(after)

@@ -11,14 +11,14 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// waitingText finds the approval in what v1Waits has written.
+// waitingText matches the approval in the text of v1Waits.
 var waitingText = lazyregexp.New(`\n\nApproval (apr_[0-9A-Z]{26}): \S+ \(or: toolcrib approvals show apr_`)
 
-// maxOutcome bounds what the model reads of the answer of a run that waited, in bytes.
+// maxOutcome bounds the answer of a waiting run that the model reads, in bytes.
 const maxOutcome = 8 << 10
 
-// v1Decided adds to what the user says what has come of the approval that the answer before waited for. That answer
-// stays as it is, so that it is recognized. It returns the run that waited; "" = none did.
+// v1Decided adds the outcome of the approval that the previous answer waited for to the user's message. That answer
+// is unchanged, so that it is recognized. It returns the run that waited, or "".
 func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
 	last := len(a.Messages) - 1
 	for last >= 0 && a.Messages[last].Role == toolcrib.RoleUser {
@@ -33,9 +33,9 @@ func (c *call) v1Decided(a *openai.Ask) (toolcrib.RunID, error) {
 	}
 	v, err := c.Service.Approval(c, c.who, found[1])
 	if err == nil && v.User != c.who.User {
-		return "", nil // somebody else's, whose approver this is
+		return "", nil // of another user, whose approver this is
 	}
-	var asked, run service.Run // the run of the calls, and the one above it that waited
+	var asked, run service.Run // the run of the calls, and the run above it that waited
 	if err == nil {
 		asked, err = c.Service.Run(c, c.who, string(v.Run))
 	}

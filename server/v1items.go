@@ -12,10 +12,10 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// maxReferred is the most answers to whose items one request may refer.
+// maxReferred bounds the answers to whose items a request may refer.
 const maxReferred = 200
 
-// v1Items finds the items of earlier answers that a request refers to.
+// v1Items returns a function that finds items of earlier answers.
 func (c *call) v1Items() openai.Lookup {
 	type answer struct {
 		run    toolcrib.RunID
@@ -48,8 +48,8 @@ func (c *call) v1Items() openai.Lookup {
 	}
 }
 
-// v1Answered are the items of the answer that begins after an event of a run, however far it was sent: to each of the
-// pauses at which it may have ended, and to the end of the run.
+// v1Answered returns the items of the answer that begins after an event of a run, for every end that it may have
+// had: each pause, and the end of the run.
 func (c *call) v1Answered(id toolcrib.RunID, after toolcrib.Seq, schema bool) (items []openai.ResponseItem, err error) {
 	run, err := c.Service.Run(c, c.who, string(id))
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *call) v1Answered(id toolcrib.RunID, after toolcrib.Seq, schema bool) (i
 		switch v := f.Data.(type) {
 		case *journal.Paused:
 			if v.Pending.Kind == journal.PendingProvider {
-				return nil // that was no answer
+				return nil // not an answer
 			}
 			if err := end(); err != nil || v.Pending.Kind != journal.PendingClientTool {
 				return err
@@ -87,7 +87,7 @@ func (c *call) v1Answered(id toolcrib.RunID, after toolcrib.Seq, schema bool) (i
 	return items, err
 }
 
-// v1Again makes an answer again from the frames that it was made of.
+// v1Again rebuilds an answer from its frames.
 func (c *call) v1Again(run *service.Run, frames []journal.Frame, after toolcrib.Seq, schema bool) (
 	[]openai.ResponseItem, error,
 ) {

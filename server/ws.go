@@ -20,15 +20,15 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// The bounds of a WebSocket, beside those of a request.
+// The bounds of a WebSocket, in addition to those of a request.
 const (
-	maxJoined = 64 // runs at a time
-	maxBusy   = 16 // messages that are carried out at a time
+	maxJoined = 64 // concurrent runs
+	maxBusy   = 16 // concurrent messages
 	slowWrite = 5 * time.Second
 	pingEvery = 15 * time.Second
 )
 
-// What a client sends: type says which of these it is, and id comes back with the answer.
+// Messages of clients, one for each type. The answer repeats the id.
 type (
 	wsHead struct {
 		Type string `json:"type"`
@@ -60,7 +60,7 @@ type (
 	}
 )
 
-// socketTypes are what a client may send, by type.
+// socketTypes returns the messages that a client may send, by type.
 func socketTypes() (map[string]*route, error) {
 	all := map[string]route{
 		"run": send("", "", "", (*call).wsRun), "join": send("", "", "", (*call).wsJoin),
@@ -78,7 +78,7 @@ func socketTypes() (map[string]*route, error) {
 	return types, nil
 }
 
-// socketFrame is what a client reads: an event of a run, or the answer to what it has sent.
+// socketFrame is sent to a client: an event of a run, or the answer to a message.
 type socketFrame struct {
 	Run   toolcrib.RunID `json:"run_id,omitempty"`
 	Seq   toolcrib.Seq   `json:"seq,omitempty"`
@@ -87,7 +87,7 @@ type socketFrame struct {
 	Data  any            `json:"data"`
 }
 
-// socket is a WebSocket, on which a client starts and follows any of its runs.
+// socket is a WebSocket on which a client starts and follows its runs.
 type socket struct {
 	call *call
 	conn *websocket.Conn
@@ -101,9 +101,9 @@ type socket struct {
 	joined map[toolcrib.RunID]bool
 }
 
-// sockets are those that are open.
+// sockets has the open WebSockets.
 type sockets struct {
-	slow   time.Duration // what a client takes longer to read makes it too slow
+	slow   time.Duration // a client that takes longer to read a frame is disconnected
 	mu     sync.Mutex
 	open   map[*socket]bool
 	ending bool
@@ -119,7 +119,7 @@ func (s *sockets) put(one *socket, open bool) {
 	}
 }
 
-// close says to all that the server is ending.
+// close closes all, because the server is ending.
 func (s *sockets) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,17 +133,17 @@ func (s *socket) leave() {
 	s.close(websocket.StatusGoingAway, "the server is ending; runs continue when it is back")
 }
 
-// socket speaks with a client until one of the two ends it. No run ends by that.
+// socket serves a WebSocket until one side closes it. Its runs continue.
 func (c *call) socket() (any, error) {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") || c.r.Header.Get("Sec-WebSocket-Key") == "" ||
 		c.r.Header.Get("Sec-WebSocket-Version") != "13" {
 		return nil, bad("this is a WebSocket; ask for it as RFC 6455 says, with version 13")
 	}
 	c.wrote = true
-	// [Server.admit] has looked at the origin.
+	// [Server.admit] has checked the origin.
 	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return nil, nil // it has answered
+		return nil, nil // Accept has written the error
 	}
 	conn.SetReadLimit(c.Service.Env.Config.Server.MaxBodyBytes)
 	ctx, end := context.WithCancel(c.staying())
@@ -152,20 +152,20 @@ func (c *call) socket() (any, error) {
 		slow: c.sockets.slow,
 	}
 	c.sockets.put(s, true)
-	defer func() { // also if a message makes its handler fail
+	defer func() { // even if the handler of a message panics
 		end()
 		c.sockets.put(s, false)
-		_ = conn.CloseNow() // if it is still open
+		_ = conn.CloseNow() // may be closed already
 		s.all.Wait()
 	}()
-	told := make(chan struct{})
+	closed := make(chan struct{})
 	stop := context.AfterFunc(c, func() {
-		defer close(told)
+		defer close(closed)
 		s.refused(c.revoked())
 	})
 	defer func() {
 		if !stop() {
-			<-told
+			<-closed
 		}
 	}()
 	s.goes(s.watch)
@@ -178,7 +178,7 @@ func (c *call) socket() (any, error) {
 	}
 }
 
-// goes does work beside the reading of messages. A panic ends this connection only.
+// goes starts work in a goroutine of the connection. A panic closes only this connection.
 func (s *socket) goes(work func()) {
 	s.all.Go(func() {
 		defer func() {
@@ -191,19 +191,19 @@ func (s *socket) goes(work func()) {
 	})
 }
 
-// close ends the connection and says why; only the first reason counts.
+// close closes the connection with the reason of the first call.
 func (s *socket) close(code websocket.StatusCode, why string) {
 	s.once.Do(func() { s.all.Go(func() { _ = s.conn.Close(code, why) }) })
 }
 
-// refused closes the connection if the client has lost its rights.
+// refused closes the connection if err means that the token is no longer valid.
 func (s *socket) refused(err error) {
 	if lostRights(err) {
 		s.close(websocket.StatusPolicyViolation, string(toolcrib.CodeOf(err)))
 	}
 }
 
-// watch looks from time to time whether the client is there.
+// watch pings the client.
 func (s *socket) watch() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -217,14 +217,14 @@ func (s *socket) watch() {
 		err := s.conn.Ping(ctx)
 		cancel()
 		if err != nil {
-			_ = s.conn.CloseNow() // nobody is there
+			_ = s.conn.CloseNow() // the client is unreachable
 			return
 		}
 	}
 }
 
-// write sends a frame. A client that does not read it in time is left; one that is slow is told to
-// join again.
+// write sends a frame. If the client does not read it in time, write fails. If the client is slow, the connection
+// is closed and the reason asks it to join again.
 func (s *socket) write(f socketFrame) error {
 	text, err := guard.EncodeJSON(f, false)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *socket) write(f socketFrame) error {
 	return nil
 }
 
-// answer sends what became of a message: nothing if it has no id and went well.
+// answer sends the result of a message. Without an id, only an error is sent.
 func (s *socket) answer(id string, answer any, err error) {
 	switch {
 	case err != nil:
@@ -255,7 +255,7 @@ func (s *socket) answer(id string, answer any, err error) {
 	}
 }
 
-// take carries out one message.
+// take handles a message.
 func (s *socket) take(data []byte) {
 	c := *s.call
 	c.Context, c.ws, c.Service = s.ctx, s, c.Server.Service.Current()
@@ -290,7 +290,7 @@ func (s *socket) take(data []byte) {
 		s.answer(id, nil, err)
 		return
 	}
-	if kind != "run" && kind != "cancel" { // the others are carried out in their order, and at once
+	if kind != "run" && kind != "cancel" { // the others are handled at once, in order
 		answer, err := r.do(&c)
 		if !errors.Is(err, agent.ErrEarly) {
 			s.answer(id, answer, err)
@@ -311,7 +311,7 @@ func (s *socket) take(data []byte) {
 	}
 }
 
-// mustBeTexts returns an error if one of the members is not a string.
+// mustBeTexts returns an error if a member is present and not a string.
 func mustBeTexts(message object, names ...string) error {
 	kinds := map[reflect.Kind]string{
 		reflect.Bool: "bool", reflect.Float64: "number", reflect.Slice: "array", reflect.Map: "object",
@@ -324,7 +324,7 @@ func mustBeTexts(message object, names ...string) error {
 	return nil
 }
 
-// room refuses one run too many.
+// room returns an error if no more runs can be joined.
 func (s *socket) room() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +334,7 @@ func (s *socket) room() error {
 	return nil
 }
 
-// join follows a run from an event on, until it ends.
+// join follows a run after an event, until it ends.
 func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq, ahead *service.Ahead) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +353,7 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 		f := service.Follow{Run: string(run), Ahead: ahead, After: after}
 		err := s.call.pool.Follow(s.ctx, who, f, func(f journal.Frame) error {
 			if f.Event == string(journal.KindDone) || f.Event == string(journal.KindError) {
-				ended() // whoever has read it may join again
+				ended() // the client may join again after it
 			}
 			return s.write(socketFrame{Run: run, Seq: f.Seq, Event: f.Event, Data: f.Data})
 		})
@@ -372,14 +372,14 @@ func (c *call) wsRun(b wsRun) (api.RunNamed, error) {
 		return api.RunNamed{}, err
 	}
 	if !b.Body.Detach {
-		if err := c.ws.room(); err != nil { // nothing has begun
+		if err := c.ws.room(); err != nil { // before anything has begun
 			return api.RunNamed{}, err
 		}
 	}
 	if !b.Body.Detach {
 		r.Ahead = &service.Ahead{}
 	}
-	drive, err := c.startTold(r)
+	drive, err := c.startLogged(r)
 	if err != nil {
 		r.Ahead.Leave()
 		return api.RunNamed{}, err

@@ -1,6 +1,5 @@
-// Package openai is how programs that speak OpenAI's APIs are understood: it reads the requests of
-// Chat Completions and Responses, and tells the events of a run in the words of those APIs. It
-// works on values alone; the server has the routes.
+// Package openai translates OpenAI's APIs: it reads requests of Chat Completions and Responses, and writes the
+// events of a run as their answers. It works on values alone. The server has the routes.
 package openai
 
 import (
@@ -18,36 +17,35 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
-// Ask is what a request of either API asks for.
+// Ask is a request of either API.
 type Ask struct {
 	Model    string
-	System   string // of the request's own, in their order
+	System   string // system messages of the request, in order
 	Messages []toolcrib.Message
-	Files    map[int][]toolcrib.OutputFile // of the messages, by their index
+	Files    map[int][]toolcrib.OutputFile // files of the messages, by index
 	Tools    []toolcrib.Spec
-	Spaces   map[string]string // the namespaces of tools that are in one
+	Spaces   map[string]string // namespaces of tools, by name
 	Choice   *toolcrib.ToolChoice
-	item     Lookup          // of items that are referred to
-	Schema   json.RawMessage // of the answer; nil = any text
+	item     Lookup          // finds referenced items
+	Schema   json.RawMessage // schema of the answer; if nil, any text
 
 	Temperature     *float64
-	MaxOutputTokens int      // 0 = it bounds nothing
-	OneCall         bool     // no calls side by side
-	Effort          string   // how much the model thinks, as models.X.reasoning says it; "" = it is not told
-	Stop            []string // an answer ends before the first of them
+	MaxOutputTokens int      // 0 means no limit
+	OneCall         bool     // no parallel calls
+	Effort          string   // a value of models.X.reasoning, or ""
+	Stop            []string // the answer ends before the first of these texts
 
 	Stream   bool
-	Usage    bool // a stream ends with what was used
+	Usage    bool // whether a stream ends with the usage
 	Metadata json.RawMessage
 
-	// Results are those of the last turn's calls if no reply of the model follows them, and Said
-	// is what the user has said after them.
+	// Results of the last turn's calls if no reply follows them, and messages of the user after them.
 	Results   []toolcrib.ToolResult
 	Said      []string
-	SaidFiles bool // there are files with it
+	SaidFiles bool // whether Said has files
 }
 
-// Digest is of what the request asks for besides its conversation: instructions, tools and the form of the answer.
+// Digest returns a digest of the request without its conversation: instructions, tools and form of the answer.
 func (a *Ask) Digest() string {
 	about := struct {
 		System string
@@ -62,7 +60,7 @@ func (a *Ask) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// canonical is a JSON value however it is spelled; one that cannot be read stays as it is.
+// canonical returns the canonical form of a JSON value. An invalid one is unchanged.
 func canonical(raw json.RawMessage) json.RawMessage {
 	if out, err := guard.Canonical(raw); err == nil {
 		return out
@@ -70,7 +68,7 @@ func canonical(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Answers returns the run whose calls the request has results of; "" = of none.
+// Answers returns the run of the calls that the request has results of, or "".
 func (a *Ask) Answers() toolcrib.RunID {
 	if len(a.Results) == 0 {
 		return ""
@@ -79,11 +77,11 @@ func (a *Ask) Answers() toolcrib.RunID {
 	return run
 }
 
-// Error is an error in the words of these APIs.
+// Error is an error of these APIs.
 type Error struct {
-	Param string // what of the request it is about; "" = all of it
-	Code  string // "" = that of Err
-	Lasts bool   // the same request would fail again, whatever its status
+	Param string // field of the request; "" for all of it
+	Code  string // if "", that of Err
+	Lasts bool   // the same request would fail again, whatever the status
 	Err   *toolcrib.Error
 }
 
@@ -96,18 +94,18 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// bad says what is wrong with a part of a request.
+// bad returns an error about a part of a request.
 func bad(param, format string, args ...any) error {
 	return &Error{Param: param, Err: toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)}
 }
 
-// Field is a field of a request: what becomes of it, and how it is read.
+// Field is a field of a request, with its documentation and its reader.
 type Field struct {
 	Name, About string
 	read        reader
 }
 
-// read reads the fields of a request, in the order of the table. One that is null is absent.
+// read reads the fields of a request, in the order of the table. null means absent.
 func read(fields []Field, body map[string]json.RawMessage, item Lookup) (*Ask, error) {
 	a := &Ask{item: item}
 	for _, f := range fields {
@@ -124,12 +122,12 @@ func read(fields []Field, body map[string]json.RawMessage, item Lookup) (*Ask, e
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// into reads a value of one type.
+// into decodes a value.
 func into[T any](param string, raw json.RawMessage, to *T) error {
 	return unfit(param, json.Unmarshal(raw, to))
 }
 
-// unfit says of an error of encoding/json which part of the request it is about.
+// unfit returns an error of encoding/json with the part of the request.
 func unfit(param string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -143,7 +141,7 @@ func unfit(param string, err error) error {
 	return nil
 }
 
-// each reads the values of a list, one after another.
+// each decodes the elements of a list, one after another, and calls do for each.
 func each[T any](param string, raw json.RawMessage, do func(param string, one *T) error) error {
 	if len(raw) == 0 || raw[0] != '[' { // null, or an error
 		return into(param, raw, new([]T))
@@ -162,21 +160,21 @@ func each[T any](param string, raw json.RawMessage, do func(param string, one *T
 	return nil
 }
 
-// The ways to read a field.
+// reader reads a field.
 type reader = func(*Ask, string, json.RawMessage) error
 
-// to reads a field into a part of the request.
+// to returns a reader into a part of the request.
 func to[T any](part func(*Ask) *T) reader {
 	return func(a *Ask, param string, raw json.RawMessage) error { return into(param, raw, part(a)) }
 }
 
-// ignored takes a value of one type, which changes nothing about the answer.
+// ignored checks the type of a value that is not used.
 func ignored[T any](_ *Ask, param string, raw json.RawMessage) error {
 	var v T
 	return into(param, raw, &v)
 }
 
-// only takes the values that ask for what happens anyway.
+// only returns a reader that accepts only values that change nothing.
 func only(values ...string) reader {
 	return func(_ *Ask, param string, raw json.RawMessage) error {
 		for _, v := range values {
@@ -191,7 +189,7 @@ func only(values ...string) reader {
 	}
 }
 
-// number takes one number, however it is written.
+// number returns a reader that accepts one number, in any spelling.
 func number(is float64) reader {
 	return func(_ *Ask, param string, raw json.RawMessage) error {
 		var v float64
@@ -216,7 +214,7 @@ func temperature(a *Ask, param string, raw json.RawMessage) error {
 	return nil
 }
 
-// efforts are the words for how much a model thinks, and what a model is told here.
+// efforts maps the values of the APIs to those of models.X.reasoning.
 var efforts = map[string]string{
 	"none": "off", "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high",
 }
@@ -232,13 +230,13 @@ func effort(a *Ask, param string, raw json.RawMessage) error {
 	return nil
 }
 
-// The most texts at which an answer ends, and how long each may be.
+// The bounds of stop: number of texts, and bytes of each.
 const (
 	maxStops = 16
 	maxStop  = 256
 )
 
-// stops takes one text, or a list of them.
+// stops reads one text, or a list.
 func stops(a *Ask, param string, raw json.RawMessage) error {
 	if raw[0] == '"' {
 		raw = json.RawMessage("[" + string(raw) + "]")
@@ -274,7 +272,7 @@ func parallel(a *Ask, param string, raw json.RawMessage) error {
 	return err
 }
 
-// answerSchema is the schema of a json_object or a json_schema.
+// answerSchema sets the schema for a response format.
 func (a *Ask) answerSchema(param, kind string, schema json.RawMessage) error {
 	switch kind {
 	case "text":
@@ -292,7 +290,7 @@ func (a *Ask) answerSchema(param, kind string, schema json.RawMessage) error {
 	return bad(param, "the type must be text, json_object or json_schema, not %s", strconv.Quote(kind))
 }
 
-// tool is a function that the client carries out.
+// tool is a function that the client runs.
 type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -324,7 +322,7 @@ func (a *Ask) tool(param string, t *tool) error {
 	return nil
 }
 
-// choice is a tool_choice: a word, or an object that names a function.
+// choice reads a tool_choice: a word, or an object with the name of a function.
 func (a *Ask) choice(param string, raw json.RawMessage, named func() (kind, name string, err error)) error {
 	var word string
 	if raw[0] == '"' {
@@ -349,19 +347,18 @@ func (a *Ask) choice(param string, raw json.RawMessage, named func() (kind, name
 	return nil
 }
 
-// callID is the ID under which a client knows a call of a run: the number counts the calls of the
-// run from 1.
+// callID matches the ID of a call for clients: its run, and its number among the calls of the run, from 1.
 var callID = lazyregexp.New(`^call_(run_[0-9A-Za-z]{26})_([1-9][0-9]{0,5})$`)
 
-// CallID is what a client knows the n-th call of a run by.
+// CallID returns the ID for clients of the n-th call of a run.
 func CallID(run toolcrib.RunID, n int) string { return "call_" + string(run) + "_" + strconv.Itoa(n) }
 
-// itemID is the ID of an item of an answer: its run, the event after which it begins, "j" if it is JSON of a
-// schema, and its place in the answer.
+// itemID matches the ID of an item: its run, the event after which its answer begins, "j" if that is JSON of a
+// schema, and its position in the answer.
 var itemID = lazyregexp.New(`^(?:msg|fc)_([0-9A-Za-z]{26})_([0-9]{1,9})(j?)_[1-9][0-9]{0,5}$`)
 
-// ReadItemID returns the answer that has the item: its run, the event after which it begins, and whether it is JSON of
-// a schema. ok is false if the ID was made by somebody else.
+// ReadItemID returns the answer of an item: its run, the event after which it begins, and whether it is JSON of a
+// schema. ok is false if the ID is not from this server.
 func ReadItemID(id string) (run toolcrib.RunID, after toolcrib.Seq, schema, ok bool) {
 	found := itemID.FindStringSubmatch(id)
 	if found == nil {
@@ -371,7 +368,7 @@ func ReadItemID(id string) (run toolcrib.RunID, after toolcrib.Seq, schema, ok b
 	return toolcrib.RunID("run_" + found[1]), toolcrib.Seq(n), found[3] != "", err == nil
 }
 
-// ReadCallID is the call that [CallID] names; ok is false if the ID was made by somebody else.
+// ReadCallID is the inverse of [CallID]. ok is false if the ID is not from this server.
 func ReadCallID(id string) (run toolcrib.RunID, n int, ok bool) {
 	found := callID.FindStringSubmatch(id)
 	if found == nil {

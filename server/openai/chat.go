@@ -14,7 +14,7 @@ const (
 	asUsual     = "accepted and ignored"
 )
 
-// bothHave are fields of both APIs.
+// bothHave has the fields of both APIs.
 var bothHave = []Field{
 	{"parallel_tool_calls", "`false`: only the first call of a turn runs, others are refused", parallel},
 	{"temperature", "instead of the agent's", temperature},
@@ -126,7 +126,7 @@ func (t *transcript) chatMessage(param string, m *chatMessage) error {
 	return t.said(param, m.Role, pieces)
 }
 
-// said takes a message of one of the roles that both APIs have.
+// said adds a message with a role of both APIs.
 func (t *transcript) said(param, role string, pieces []piece) error {
 	switch role {
 	case "system", "developer":
@@ -144,12 +144,12 @@ func (t *transcript) said(param, role string, pieces []piece) error {
 		strconv.Quote(role))
 }
 
-// part is one of the parts of a message, in the words of either API.
+// part is an element of a content list, in either API.
 type part struct {
 	Type    string          `json:"type"`
 	Text    string          `json:"text"`
 	Refusal string          `json:"refusal"`
-	Image   json.RawMessage `json:"image_url"` // a URL, or an object that has it
+	Image   json.RawMessage `json:"image_url"` // a URL, or an object with one
 	File    *filePart       `json:"file"`
 	filePart
 }
@@ -161,7 +161,7 @@ type filePart struct {
 	URL  string `json:"file_url"`
 }
 
-// content is the content of a message: a text, or a list of parts.
+// content reads the content of a message: a text, or a list of parts.
 func content(param string, raw json.RawMessage) ([]piece, error) {
 	switch {
 	case isNull(raw):
@@ -217,7 +217,7 @@ func (p *part) piece(param string) (one piece, err error) {
 	return one, bad(param+".type", "%s is not supported", strconv.Quote(p.Type))
 }
 
-// resultText is the result of a client's tool, which is text: of a file in it the model learns that there was one.
+// resultText returns the result of a client's tool, which is text. Files become a note.
 func resultText(pieces []piece) (text string) {
 	for _, p := range pieces {
 		if p.file != nil {
@@ -229,7 +229,7 @@ func resultText(pieces []piece) (text string) {
 	return text
 }
 
-// texts joins pieces that must be texts.
+// texts joins pieces, which must be texts.
 func texts(param string, pieces []piece) (text string, err error) {
 	for _, p := range pieces {
 		if p.file != nil {

@@ -13,7 +13,7 @@ type ChatCompletion struct {
 	Toolcrib *Extra       `json:"toolcrib,omitempty"`
 }
 
-// ChatChoice is the only choice of an answer, or a piece of it.
+// ChatChoice is the only choice of an answer, or a chunk of it.
 type ChatChoice struct {
 	Index   int        `json:"index"`
 	Message *ChatMsg   `json:"message,omitempty"`
@@ -21,7 +21,7 @@ type ChatChoice struct {
 	Finish  *string    `json:"finish_reason"`
 }
 
-// ChatDelta is a piece of a message.
+// ChatDelta is a chunk of a message.
 type ChatDelta struct {
 	Role      string     `json:"role,omitempty"`
 	Content   *string    `json:"content,omitempty"`
@@ -60,12 +60,12 @@ type ChatUsage struct {
 	Details       UsageOfThinking `json:"completion_tokens_details"`
 }
 
-// UsageOfInput says how much of the input was cached.
+// UsageOfInput counts cached tokens of the input.
 type UsageOfInput struct {
 	Cached int64 `json:"cached_tokens"`
 }
 
-// UsageOfThinking says how much of the output was thought.
+// UsageOfThinking counts reasoning tokens of the output.
 type UsageOfThinking struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
@@ -96,17 +96,17 @@ func (o *Outcome) chatCalls() []ChatCall {
 	return calls
 }
 
-// chat is an answer as Chat Completions have it.
+// chat is an [Answer] of Chat Completions.
 type chat struct {
 	ChatCompletion
 	write Write
-	count bool // a stream ends with what was used
+	count bool // whether a stream ends with the usage
 
 	begun, said, broke bool
 	thought            string
 }
 
-// NewChat makes the answer to a request; id is what follows chatcmpl- in its ID.
+// NewChat returns the answer to a request. id is its ID without the prefix chatcmpl-.
 func NewChat(a *Ask, id string, created int64, write Write) Answer {
 	return &chat{write: write, count: a.Usage, ChatCompletion: ChatCompletion{
 		ID: "chatcmpl-" + id, Created: created, Model: a.Model,
@@ -130,7 +130,7 @@ func (c *chat) piece(delta *ChatDelta, finish *string, extra *Extra) error {
 	if c.count {
 		return c.write("", struct {
 			ChatCompletion
-			Usage *ChatUsage `json:"usage"` // null until the last
+			Usage *ChatUsage `json:"usage"` // null except in the last chunk
 		}{ChatCompletion: chunk})
 	}
 	return c.write("", chunk)
@@ -198,7 +198,7 @@ func (c *chat) Fail(why ErrorDetail, _ toolcrib.Usage) error {
 	return c.write("", map[string]any{"error": why})
 }
 
-// Done ends a stream of Chat Completions, as it is, without the form of JSON.
+// Done ends a stream of Chat Completions. It is written as it is, not as JSON.
 const Done doneMark = "[DONE]"
 
 type doneMark string

@@ -7,14 +7,14 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// ErrorBody is the body of an answer that is an error.
+// ErrorBody is the body of an error response.
 type ErrorBody struct {
 	Error      ErrorDetail `json:"error"`
 	RequestID  string      `json:"request_id"`
 	RetryAfter int64       `json:"retry_after_ms,omitempty"`
 }
 
-// ErrorDetail says what is wrong.
+// ErrorDetail describes an error.
 type ErrorDetail struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -22,14 +22,13 @@ type ErrorDetail struct {
 	Code    string  `json:"code"`
 }
 
-// kinds are the types of errors by their statuses; any other is a server_error, or from 400 on an
-// invalid_request_error.
+// kinds has the types of errors by status. Any other 4xx is an invalid_request_error, all else a server_error.
 var kinds = map[int]string{
 	http.StatusUnauthorized: "authentication_error", http.StatusForbidden: "permission_error",
 	http.StatusTooManyRequests: "rate_limit_error",
 }
 
-// NewErrorBody is the error of a request; e is what the client may read of cause.
+// NewErrorBody returns the body for cause. e is the part of it that the client may read.
 func NewErrorBody(cause error, e *toolcrib.Error, message string, status int, id string) ErrorBody {
 	f := ErrorBody{
 		Error:     ErrorDetail{Message: message, Type: kinds[status], Code: string(e.Code)},
@@ -53,8 +52,7 @@ func NewErrorBody(cause error, e *toolcrib.Error, message string, status int, id
 	return f
 }
 
-// Again reports whether a request that has failed may succeed later. Official clients ask again by
-// themselves unless they are told not to.
+// Again reports whether a failed request may succeed later. Official clients retry by default.
 func Again(status int, cause error) bool {
 	var own *Error
 	if errors.As(cause, &own) && own.Lasts {

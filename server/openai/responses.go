@@ -43,7 +43,7 @@ var ResponsesFields = append([]Field{
 	{"context_management", unsupported, only()},
 }, bothHave...)
 
-// ReadResponses reads a request; item finds those that it refers to.
+// ReadResponses reads a request. item finds referenced items.
 func ReadResponses(body ResponsesRequest, item Lookup) (*Ask, error) {
 	return read(ResponsesFields, body, item)
 }
@@ -96,7 +96,7 @@ func (t *transcript) item(param string, i *item) error {
 			return err
 		}
 		return t.result(param+".call_id", i.CallID, resultText(pieces))
-	case "reasoning": // of another server: models here keep their own
+	case "reasoning": // from another server; models here keep their own
 		return nil
 	}
 	return bad(param+".type", "%s is not supported", strconv.Quote(i.Type))
@@ -105,7 +105,7 @@ func (t *transcript) item(param string, i *item) error {
 // Lookup finds an item of an earlier answer by its ID.
 type Lookup func(id string) (*ResponseItem, error)
 
-// refers takes an item of an earlier answer.
+// refers adds an item of an earlier answer.
 func (t *transcript) refers(param, id string) error {
 	found, err := t.Ask.item(id)
 	switch {
@@ -127,14 +127,14 @@ func (t *transcript) refers(param, id string) error {
 type responsesTool struct {
 	Type string `json:"type"`
 	tool
-	Tools json.RawMessage `json:"tools"` // of a namespace
+	Tools json.RawMessage `json:"tools"` // tools of a namespace
 }
 
 func responsesTools(a *Ask, param string, raw json.RawMessage) error {
 	return a.tools(param, raw, "")
 }
 
-// tools reads a list of tools, in a namespace or "".
+// tools reads a list of tools. namespace may be "".
 func (a *Ask) tools(param string, raw json.RawMessage, namespace string) error {
 	return each(param, raw, func(at string, t *responsesTool) error {
 		switch {
@@ -148,7 +148,7 @@ func (a *Ask) tools(param string, raw json.RawMessage, namespace string) error {
 				a.Spaces = map[string]string{}
 			}
 			return a.tools(at+".tools", t.Tools, t.Name)
-		case strings.HasPrefix(t.Type, "web_search") && namespace == "": // command lines send it with every request
+		case strings.HasPrefix(t.Type, "web_search") && namespace == "": // some command lines always send it
 			return nil
 		}
 		return bad(at+".type", "must be function or namespace; the agent's configuration decides which tools the server has")

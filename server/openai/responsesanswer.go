@@ -33,13 +33,13 @@ type Response struct {
 	Toolcrib   *Extra          `json:"toolcrib,omitempty"`
 }
 
-// ResponseError says why there is no answer.
+// ResponseError is the reason for a failed answer.
 type ResponseError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// WhyIncomplete says why an answer is not whole.
+// WhyIncomplete is the reason for an incomplete answer.
 type WhyIncomplete struct {
 	Reason string `json:"reason"`
 }
@@ -49,7 +49,7 @@ type ResponseText struct {
 	Format ResponseFormat `json:"format"`
 }
 
-// ResponseFormat is text, or JSON of a schema.
+// ResponseFormat is text or JSON of a schema.
 type ResponseFormat struct {
 	Type   string          `json:"type"`
 	Name   string          `json:"name,omitempty"`
@@ -74,11 +74,11 @@ type ResponseItem struct {
 	Content   *[]ResponsePart `json:"content,omitempty"`
 	CallID    string          `json:"call_id,omitempty"`
 	Name      string          `json:"name,omitempty"`
-	Namespace string          `json:"namespace,omitempty"` // of the tool, in the request
+	Namespace string          `json:"namespace,omitempty"` // namespace of the tool in the request
 	Arguments *string         `json:"arguments,omitempty"`
 }
 
-// ResponsePart is a text.
+// ResponsePart is a text part.
 type ResponsePart struct {
 	Type        string `json:"type"`
 	Text        string `json:"text"`
@@ -112,21 +112,21 @@ type responseEvent struct {
 	LogProbs *[]any        `json:"logprobs,omitempty"`
 }
 
-// respond is an answer as Responses have it.
+// respond is an [Answer] of Responses.
 type respond struct {
 	Response
 	write Write
-	name  string // of the IDs of its items
+	name  string // part of the IDs of items
 	begun bool
 	next  int // sequence number
 	items int
-	text  strings.Builder // of the message that is open
+	text  strings.Builder // text of the open message
 	open  bool
 
-	namespaces map[string]string // as in the request
+	namespaces map[string]string // namespaces of tools
 }
 
-// NewRespond makes the answer to a request; id is what follows resp_ in its ID.
+// NewRespond returns the answer to a request. id is its ID without the prefix resp_.
 func NewRespond(a *Ask, id string, created int64, write Write) Answer {
 	r := &respond{write: write, name: id, namespaces: a.Spaces, Response: Response{
 		ID: "resp_" + id, Object: "response", Created: created, Status: "in_progress", Model: a.Model, Metadata: a.Metadata,
@@ -143,7 +143,7 @@ func NewRespond(a *Ask, id string, created int64, write Write) Answer {
 		r.MaxOutput = &a.MaxOutputTokens
 	}
 	if a.Schema != nil {
-		r.name += "j" // it has other items than without one
+		r.name += "j" // its items differ from those without a schema
 		r.Response.Text.Format = ResponseFormat{Type: "json_schema", Name: "answer", Schema: a.Schema}
 	}
 	if a.Choice != nil && a.Choice.Mode == toolcrib.ChoiceName {
@@ -162,7 +162,7 @@ func NewRespond(a *Ask, id string, created int64, write Write) Answer {
 // Whole implements [Answer].
 func (r *respond) Whole() any { return r.Response }
 
-// event sends an event, after those with which a stream begins.
+// event sends an event, after the first events of a stream if it is the first.
 func (r *respond) event(e responseEvent) error {
 	if r.write == nil {
 		return nil
@@ -180,7 +180,7 @@ func (r *respond) event(e responseEvent) error {
 	return r.write(e.Type, e)
 }
 
-// at makes an event about the item that comes next.
+// at returns an event about the next item.
 func (r *respond) at(kind string, item *ResponseItem) responseEvent {
 	index := len(r.Output)
 	e := responseEvent{Type: "response." + kind, Output: &index}
@@ -193,7 +193,7 @@ func (r *respond) at(kind string, item *ResponseItem) responseEvent {
 	return e
 }
 
-// inText makes an event about the text of the message that comes next.
+// inText returns an event about the text of the next message.
 func (r *respond) inText(kind string, item *ResponseItem) responseEvent {
 	e, first := r.at(kind, item), 0
 	e.Content = &first
@@ -215,7 +215,7 @@ func textPart(text string) ResponsePart {
 	return ResponsePart{Type: "output_text", Text: text, Annotations: []any{}, LogProbs: []any{}}
 }
 
-// Think implements [Answer]. What a model thinks is not told: a client would send it back.
+// Think implements [Answer]. Reasoning is left out: a client would send it back.
 func (r *respond) Think(string) error { return nil }
 
 // Say implements [Answer].
@@ -262,7 +262,7 @@ func (r *respond) Break() error {
 	return err
 }
 
-// call tells a call for the client.
+// call adds a call for the client.
 func (r *respond) call(c *Call) error {
 	r.items++
 	empty := ""
@@ -287,7 +287,7 @@ func (r *respond) End(o *Outcome) error {
 		}
 	}
 	r.Status, r.Toolcrib = "completed", &o.Extra
-	if o.Cut && (o.Text == "" || o.Extra.StopReason == toolcrib.StopCompleted) { // the model's own limit, or no answer
+	if o.Cut && (o.Text == "" || o.Extra.StopReason == toolcrib.StopCompleted) { // the model's limit, or no answer
 		r.Status, r.Incomplete = "incomplete", &WhyIncomplete{"max_output_tokens"}
 	}
 	r.Usage = responseUsage(&o.Usage)

@@ -9,57 +9,56 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// NewTeller makes a teller of the answer to a request; before is what the run had used before.
+// NewTeller returns a teller of the answer to a request. before is the usage of the run until then.
 func NewTeller(a *Ask, answer Answer, before toolcrib.Usage) *Teller {
 	return &Teller{Answer: answer, held: a.Schema != nil, before: before, Used: before, stop: stopper{at: a.Stop}}
 }
 
-// Teller tells a run as an answer, from the frames that follow the event where the answer begins.
-// What is told is the same whether the frames were heard live or read later.
+// Teller makes an answer from the frames of a run that follow the event where the answer begins. The answer is
+// the same whether frames are live or stored.
 type Teller struct {
 	Answer
-	held   bool           // a text is kept back until it is known that it is the whole answer: one JSON value
-	before toolcrib.Usage // what the run had used before
+	held   bool           // text is held back until the end, because the answer must be one JSON value
+	before toolcrib.Usage // usage of the run before this answer
 
-	// How it ended; all nil = it is not over.
+	// The outcome. All are nil until the run ends or pauses.
 	Paused *journal.Paused
 	Done   *journal.DoneView
 	Failed *journal.ErrorView
-	Used   toolcrib.Usage // by the run, so far
+	Used   toolcrib.Usage // usage of the run so far
 
 	stop          stopper
-	text, thought strings.Builder // of the reply that is coming, as it was heard
-	stale         bool            // pieces of it were left out
+	text, thought strings.Builder // live pieces of the current reply
+	stale         bool            // whether pieces were left out
 	last          string          // the last reply
-	replied       bool            // there was a reply
+	replied       bool            // whether there was a reply
 }
 
-// Write sends a piece of a stream; event is "" if it has no name. Without it the answer is sent whole.
+// Write sends an event of a stream. event may be "". If Write is nil, the answer is sent as a whole.
 type Write func(event string, data any) error
 
 // Answer is the form of one API.
 type Answer interface {
-	// Whole is the answer as it is sent whole, at its end.
+	// Whole returns the answer, after End.
 	Whole() any
-	// Think and Say add a piece of what the model thinks and says; Break ends a reply.
+	// Think and Say add a piece of reasoning and of text. Break ends a reply.
 	Think(text string) error
 	Say(text string) error
 	Break() error
 	// End ends the answer.
 	End(o *Outcome) error
-	// Fail ends a stream that has begun and has no answer.
+	// Fail ends a stream without an answer.
 	Fail(why ErrorDetail, used toolcrib.Usage) error
 }
 
-// stopper ends each reply before the first of some texts. What may be the beginning of one is held
-// back until more is known.
+// stopper ends each reply before the first of some texts. A possible beginning of one is held back.
 type stopper struct {
 	at   []string
 	held string
-	over bool // nothing more of this reply is said
+	over bool // whether the reply has ended
 }
 
-// before returns what of a text comes before the one of the texts that is complete first.
+// before returns the part of a text before the stop text that is complete first.
 func (s *stopper) before(text string) string {
 	start, end := len(text), len(text)+1
 	for _, at := range s.at {
@@ -71,7 +70,7 @@ func (s *stopper) before(text string) string {
 	return text[:start]
 }
 
-// next returns what of the next piece of a reply is said now.
+// next returns the text to send after the next piece.
 func (s *stopper) next(piece string) string {
 	if s.over {
 		return ""
@@ -89,14 +88,14 @@ func (s *stopper) next(piece string) string {
 	return strings.TrimSuffix(said, s.held)
 }
 
-// rest ends the reply, and returns what was held back of it.
+// rest ends the reply, and returns the text held back.
 func (s *stopper) rest() string {
 	rest := s.held
 	s.held, s.over = "", false
 	return rest
 }
 
-// say says a piece of a reply, and end ends the reply.
+// say sends a piece of a reply, and end ends the reply.
 func (t *Teller) say(text string) error {
 	if text = t.stop.next(text); text == "" {
 		return nil
@@ -113,10 +112,10 @@ func (t *Teller) end() error {
 	return t.Break()
 }
 
-// ErrOver says that what follows belongs to the next answer.
+// ErrOver means that further frames belong to the next answer.
 var ErrOver = errors.New("the answer is over")
 
-// Frame takes the next frame.
+// Frame adds the next frame.
 func (t *Teller) Frame(f journal.Frame) error {
 	if f.Seq > 0 {
 		t.Paused = nil
@@ -142,10 +141,10 @@ func (t *Teller) Frame(f journal.Frame) error {
 	return nil
 }
 
-// frameLagged says that live frames were left out (contract §8).
+// frameLagged means that live frames were left out.
 const frameLagged = "lagged"
 
-// heard takes a piece of a reply.
+// heard adds a live piece of a reply.
 func (t *Teller) heard(thought bool, piece journal.TextView) error {
 	so, tell := &t.text, t.say
 	if thought {
@@ -153,14 +152,14 @@ func (t *Teller) heard(thought bool, piece journal.TextView) error {
 	} else if t.held {
 		return nil
 	}
-	if t.stale = t.stale || piece.From != so.Len(); t.stale { // it was joined in the middle of a reply
+	if t.stale = t.stale || piece.From != so.Len(); t.stale { // the stream began in the middle of a reply
 		return nil
 	}
 	so.WriteString(piece.Text)
 	return tell(piece.Text)
 }
 
-// reply takes a whole reply: what of it was not heard is told now.
+// reply adds a whole reply, and sends the part of it that was not sent live.
 func (t *Teller) reply(v *journal.MessageView) error {
 	text, thought := t.text.String(), t.thought.String()
 	t.text.Reset()
@@ -175,7 +174,7 @@ func (t *Teller) reply(v *journal.MessageView) error {
 		return nil
 	}
 	rest, ok := strings.CutPrefix(v.Text, text)
-	if !ok { // what was heard was taken back, or changed
+	if !ok { // the live text was withdrawn, or changed
 		if err := t.end(); err != nil {
 			return err
 		}
@@ -189,11 +188,11 @@ func (t *Teller) reply(v *journal.MessageView) error {
 	return t.end()
 }
 
-// Outcome is how an answer ends.
+// Outcome is the end of an answer.
 type Outcome struct {
-	Text  string // the answer, without what was said on the way to it
-	Calls []Call // that the client is to carry out
-	Cut   bool   // a limit ended it
+	Text  string // text of the last reply
+	Calls []Call // calls for the client
+	Cut   bool   // whether a limit ended it
 	Usage toolcrib.Usage
 	Extra Extra
 }
@@ -201,7 +200,7 @@ type Outcome struct {
 // Call is a call for the client.
 type Call struct{ ID, Name, Arguments string }
 
-// Extra is what toolcrib adds to an answer.
+// Extra is the extension of toolcrib in an answer.
 type Extra struct {
 	RunID      toolcrib.RunID      `json:"run_id"`
 	Status     toolcrib.Status     `json:"status"`
@@ -210,7 +209,7 @@ type Extra struct {
 	Pending    *journal.Pending    `json:"pending,omitempty"`
 }
 
-// Spent is what was used for this answer.
+// Spent returns the usage of this answer.
 func (t *Teller) Spent() toolcrib.Usage {
 	now := t.Used
 	now.InputTokens -= t.before.InputTokens
@@ -221,8 +220,8 @@ func (t *Teller) Spent() toolcrib.Usage {
 	return now
 }
 
-// Over ends the answer of a run that is over or waits. place is the place of a call among all
-// calls of the run, from 1. waits is what a person reads if the run waits for one.
+// Over ends the answer of a run that has ended or waits. place returns the position of a call among all calls
+// of the run, from 1. waits returns the text for a person that the run waits for.
 func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(*journal.Pending) string) error {
 	o := &Outcome{Text: t.last, Usage: t.Spent(), Extra: Extra{RunID: run}}
 	switch {
@@ -260,7 +259,7 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 	return t.End(o)
 }
 
-// compact is a value as one line of JSON; what it writes can always be written.
+// compact returns v as one line of JSON. v can always be marshaled.
 func compact(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)

@@ -10,11 +10,11 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// transcript puts messages together. Each call has its result before anything else is said.
+// transcript collects messages. The results of a turn must follow its calls.
 type transcript struct {
 	*Ask
 	open  []string // calls of the last reply that have no result yet
-	param string   // of the last reply with calls
+	param string   // param of the last reply with calls
 }
 
 // piece is a piece of a message: a text or a file.
@@ -70,12 +70,12 @@ func (t *transcript) user(param string, pieces []piece) error {
 	return nil
 }
 
-// reply adds what the model has said. One that follows another continues it.
+// reply adds a reply of the model. Consecutive replies are one message.
 func (t *transcript) reply(param, text string, calls ...toolcrib.ToolCall) error {
 	if strings.TrimSpace(text) == "" && len(calls) == 0 {
 		return nil
 	}
-	if len(t.Messages) == 0 { // many a client has its agent speak first; models want a user to
+	if len(t.Messages) == 0 { // some clients begin with the agent; models require a user first
 		t.Messages = append(t.Messages, toolcrib.TextMessage(toolcrib.RoleUser, "(The conversation begins.)"))
 	}
 	if t.last().Role != toolcrib.RoleAssistant {
@@ -99,7 +99,7 @@ func (t *transcript) reply(param, text string, calls ...toolcrib.ToolCall) error
 	return nil
 }
 
-// call is a call as a client has it: the arguments are a text.
+// call returns a call from a client, where the arguments are a text.
 func call(id, name, arguments string) toolcrib.ToolCall {
 	c := toolcrib.ToolCall{ID: id, Name: name}
 	var err error
@@ -138,7 +138,7 @@ func (t *transcript) closed(param string) error {
 	return nil
 }
 
-// end ends the transcript, and finds the results that a run may be waiting for.
+// end ends the transcript, and sets the results that a run may be waiting for.
 func (t *transcript) end(param string) error {
 	switch {
 	case len(t.open) > 0:
@@ -163,7 +163,7 @@ func (t *transcript) end(param string) error {
 	return nil
 }
 
-// Before is what was said before the last message, as a text.
+// Before returns the conversation before the last message as a text.
 func (a *Ask) Before() string {
 	var b strings.Builder
 	b.WriteString(a.System)
@@ -181,7 +181,7 @@ func (a *Ask) Before() string {
 	return b.String()
 }
 
-// inline is a file of a data: URL. Nothing is fetched for a client.
+// inline returns the file in a data: URL. Other URLs are not fetched.
 func inline(param, url, name string) (*toolcrib.OutputFile, error) {
 	head, data, ok := strings.Cut(url, ",")
 	kind, isData := strings.CutPrefix(head, "data:")
