@@ -2,31 +2,11 @@ package shell
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
-
-// Argvs returns what a call would start: the path of each program and its
-// arguments.
-func Argvs(t testing.TB, made toolcrib.Tool, call toolcrib.Call) [][]string {
-	t.Helper()
-	p, err := made.(*shell).plan(call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.w.Close()
-	var all [][]string
-	for _, s := range p.steps {
-		for _, c := range s.Commands {
-			all = append(all, append([]string{c.Path}, c.Args...))
-		}
-	}
-	return all
-}
 
 // Bound sets what a job of the tool may have at most, where the numbers are not 0.
 func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
@@ -64,45 +44,6 @@ func Toolchain() []string {
 func Pace(made toolcrib.Tool, quiet, most, work time.Duration) {
 	s := made.(*shell)
 	s.quiet, s.most, s.work = quiet, most, work
-}
-
-// Entries returns the commands of the tables, each with the options that its entry lists.
-func Entries() map[string][]string {
-	all := map[string][]string{}
-	add := func(name string, p *program) {
-		letters, long := p.table()
-		for _, letter := range letters {
-			all[name] = append(all[name], "-"+string(letter))
-		}
-		for _, option := range long {
-			all[name] = append(all[name], "--"+strings.TrimRight(option, marks))
-		}
-		all[name] = append(all[name], "-z")
-	}
-	for name, p := range programs() {
-		add(name, p)
-	}
-	all["find"] = slices.Concat(findValues, findFiles, findPlain)
-	all["test"], all["["] = testOperators, testOperators
-	for name, p := range gitReads() {
-		add("git "+name, p)
-	}
-	for name, words := range gitSets {
-		all["git "+name] = append(all["git "+name], strings.Fields(words)...)
-	}
-	for _, name := range strings.Fields(gitCommands) {
-		add("git "+name, &program{options: "u exec run"})
-	}
-	for _, name := range gitKept {
-		all["git "+name] = append(all["git "+name], "-u")
-	}
-	for name, by := range starters() {
-		add(name, &program{options: by.flags + by.values + " split-string: chdir:"})
-	}
-	for _, name := range []string{"git", "sh", "bash", "eval", "alias", "parallel", "sudo", "dd", "rm", "systemctl", "init", "format", "mkfs.x"} {
-		add(name, &program{options: "c: split-string"})
-	}
-	return all
 }
 
 // OnlySh has lines run as where there is no bash.

@@ -4,13 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell"
-	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
 // repository is a work tree with one commit.
@@ -49,247 +47,38 @@ func gitTool(t testing.TB, mode shell.Mode, report *shell.Report, allow ...strin
 	})
 }
 
-// Git reads unasked in mode ask, and in mode allowlist where it is listed; what else it does
-// is a write.
-func TestGit_Reads(t *testing.T) {
-	dir := repository(t)
+// The configuration of the repository is read whole, wherever git may find settings; if that is not possible, a person
+// is asked.
+func TestGit_ConfigurationIsRead(t *testing.T) {
 	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
-	ask, list := gitTool(t, shell.ModeAsk, &r), gitTool(t, shell.ModeAllowlist, &r, "git")
-	for _, line := range []string{
-		"git status", "git status -sb", "git diff", "git diff HEAD -- a.txt", "git diff --stat --cached", "git log --oneline -5", "git log -p -n 2 a.txt",
-		"git --no-pager log", "git show HEAD:a.txt", "git show --stat HEAD", "git branch", "git branch -a", "git branch --list 'm*'", "git tag -l", "git blame a.txt",
-		"git ls-files", "git rev-parse HEAD", "git remote -v", "git stash list", "git reflog", "git grep -n one", "git grep /one", "git describe --always", "git log main..HEAD",
-		"git status | cat && git diff", "git config user.name", "git config --get remote.origin.url", "git config -l --show-origin",
-		"git config --get-regexp 'user.*' x",
-	} {
-		for _, made := range []toolcrib.Tool{ask, list} {
-			call := callOf(t, dir, line, 0)
-			if err := admit(made, call); err != nil || asks(made, call) != "" || effect(made, call) != toolcrib.EffectReadOnly {
-				t.Errorf("%s: %v, asks %q, %s", line, err, asks(made, call), effect(made, call))
+	file := func(name, text string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) { write(t, filepath.Join(dir, name), text) }
+	}
+	for want, change := range map[string]func(t *testing.T, dir string){
+		"":                            func(*testing.T, string) {},
+		"alias.st":                    file(".git/config", "[alias]\n\tst = !evil\n"),
+		"diff.external":               file(".git/config.worktree", "[diff]\n\texternal = evil\n"),
+		".git/config cannot be read":  file(".git/config", strings.Repeat("# long\n", 60_000)),
+		".git/config.worktree cannot": file(".git/config.worktree/x", ""),
+		".gitmodules":                 file(".gitmodules", ""),
+		".git/modules":                file(".git/modules/x", ""),
+		".git/commondir":              file(".git/commondir", "../real\n"),
+		"\".git is not a folder\"": func(t *testing.T, dir string) {
+			if err := os.Rename(dir+"/.git", dir+"/elsewhere"); err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	for _, line := range []string{
-		"git add a.txt", "git commit -m x", "git push", "git branch new", "git branch -d main", "git tag v1", "git stash", "git stash drop", "git reset --hard",
-		"git checkout -- a.txt", "git config core.x y", "git config --unset core.x", "git config edit", "git config -e",
-		"git config --get-urlmatch http https://x", "git config -f x -l", "git config --blob HEAD:x -l", "git config --add a.b", "git config get a.b c", "git init", "git init -q sub", "git diff --output=x", "git diff --outp=x", "git diff --ext-diff", "git log --output x", "git show --textconv",
-		"git grep -Oless one", "git grep --open-files-in-pager=x one", "git -c core.pager=x log", "git -C sub status", "git --exec-path=x status", "git remote add x y",
-		"git remote update", "git reflog expire --all", "git rev-parse --git-path x", "git unknown", "git diff --no-index a.txt AGENTS.md", "git help status",
-		"git archive HEAD", "git fsck", "git gc", "git log --format=%G?", "git log --pretty 'tformat:%h %+GG'", "git show -s --format='%<(9)% GK' HEAD",
-		"git for-each-ref --format='%(signature:key)'", "git branch --list --sort=-signature", "git tag -l --format '%(*Signature)'",
-	} {
-		call := callOf(t, dir, line, 0)
-		if err := admit(ask, call); err == nil && (!strings.Contains(asks(ask, call), "does not list: git") || effect(ask, call) != toolcrib.EffectNonIdempotentWrite) {
-			t.Errorf("ask: %s: asks %q, %s", line, asks(ask, call), effect(ask, call))
-		}
-		if err := admit(list, call); err == nil && effect(list, call) != toolcrib.EffectNonIdempotentWrite {
-			t.Errorf("list: %s: %s", line, effect(list, call))
-		}
-	}
-	for _, line := range []string{"git diff /etc/passwd /etc/group", "git log ../x", "git show -- /etc/passwd", "git grep -e x /etc", "git grep x ../y"} {
-		if err := admit(ask, callOf(t, dir, line, 0)); err == nil {
-			t.Errorf("%s is admitted", line)
-		}
-	}
-	// Without git on the list, mode allowlist knows none.
-	if err := admit(gitTool(t, shell.ModeAllowlist, &r), callOf(t, dir, "git status", 0)); err == nil {
-		t.Error("git runs though it is not listed")
-	}
-	// What is added is read, what is checked out is written.
-	writes := func(line string) (names []string) {
-		for _, at := range tooltest.Facts(ask, callOf(t, dir, line, 0)).Targets {
-			if at.Write && at.Name != dir {
-				names = append(names, filepath.Base(at.Name))
-			}
-		}
-		return names
-	}
-	if got := writes("git add AGENTS.md && git commit -m x AGENTS.md"); len(got) > 0 {
-		t.Errorf("git add writes %q", got)
-	}
-	if got := writes("cd . && git add AGENTS.md"); len(got) > 0 {
-		t.Errorf("git add in a line of a shell writes %q", got)
-	}
-	for _, line := range []string{"git checkout -- AGENTS.md", "cd . && git checkout AGENTS.md", "cd . && git rm AGENTS.md"} {
-		if got := strings.Join(writes(line), " "); got != "AGENTS.md" {
-			t.Errorf("%s writes %q", line, got)
-		}
-	}
-}
-
-// What has no short options or no long ones says so to the model, and panics at none.
-func TestC12_GitCatFile(t *testing.T) {
-	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
-	dir, ask := repository(t), gitTool(t, shell.ModeAsk, &r)
-	for _, line := range []string{"git cat-file --batch", "git cat-file --batch-check --batch-all-objects", "git cat-file --filters HEAD:a.txt", "git cat-file -x"} {
-		call := callOf(t, dir, line, 0)
-		if err := admit(ask, call); err != nil || !strings.Contains(asks(ask, call), "does not list: git cat-file") {
-			t.Errorf("%s: %v, asks %q", line, err, asks(ask, call))
-		}
-	}
-	for _, line := range []string{"git cat-file -p HEAD", "git for-each-ref --count=3 --format='%(refname)'", "git name-rev --tags HEAD", "git describe --tags"} {
-		if call := callOf(t, dir, line, 0); asks(ask, call) != "" || effect(ask, call) != toolcrib.EffectReadOnly {
-			t.Errorf("%s: asks %q, %s", line, asks(ask, call), effect(ask, call))
-		}
-	}
-	for _, line := range []string{"git for-each-ref -c 3", "git name-rev -a HEAD"} {
-		if call := callOf(t, dir, line, 0); effect(ask, call) == toolcrib.EffectReadOnly {
-			t.Errorf("%s: the long options are taken for short ones", line)
-		}
-	}
-}
-
-// No mode runs what writes the configuration of a repository or makes one, however it is wrapped:
-// it names .git or .git/config as what it writes, which the gate refuses (docs/gate.md).
-func TestGit_SteeringIsATarget(t *testing.T) {
-	r := shell.Report{Helper: true, LandlockABI: 7}
-	dir := repository(t)
-	tools := map[string]toolcrib.Tool{}
-	for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAny} {
-		tools[string(mode)] = gitTool(t, mode, &r)
-	}
-	steers := func(made toolcrib.Tool, line string) bool {
-		call := callOf(t, dir, line, 0)
-		if err := admit(made, call); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
-		return slices.ContainsFunc(tooltest.Facts(made, call).Targets, func(at toolcrib.Target) bool {
-			return at.Write && strings.Contains(at.Name+"/", "/.git/")
-		})
-	}
-	for _, line := range []string{
-		"git config core.fsmonitor ./x --global", "git config core.pager '--file=x; sh ./y'", "git --shallow-file x config a.b c",
-		"/usr/lib/git-core/git-config a.b c", "git $'config' a.b c", "git filter-branch --tree-filter 'git config a.b c'",
-		"git -c a.b=$PWD for-each-repo --config=a.b config a.b c",
-		"git config core.pager x", "git config --local core.pager x", "git config --unset core.pager", "git config set core.pager x",
-		"git config --file .git/config a.b c", "git config --file=.git/config a.b c", "git config -f.git/config a.b c",
-		"GIT_CONFIG_GLOBAL=.git/config git config --global a.b c", "export GIT_CONFIG_GLOBAL=.git/config; git config --global a.b c",
-		"env GIT_CONFIG=.git/config git config --file x a.b c", "XDG_CONFIG_HOME=. git config --global a.b c",
-		"git init", "git init -q sub", "git init --bare sub", "git init-db", "git clone /x y", "git remote add x y", "git remote -v add x y",
-		"git remote set-url origin x", "git remote rename a b", "git remote remove a", "git remote rm a", "git remote set-head origin -a",
-		"git remote set-branches origin x", "git branch -u origin/main", "git branch -uorigin/main", "git branch --set-upstream-to=x",
-		"git branch --set-up x", "git branch --unset-upstream", "git branch --edit-description", "git branch -t x origin/main",
-		"git checkout -b x --track origin/x", "git checkout -tb x", "git switch -c x -t origin/x", "git push -u origin x",
-		"git push -fu origin x", "git push --set-upstream origin x", "git pull --set-upstream", "git submodule add x", "git submodule update --init",
-		"git submodule foreach 'git config a.b c'", "git worktree add x", "git lfs install", "git sparse-checkout set x",
-		"git maintenance start", "git -c a.b=c config core.pager x", "git -C sub config a.b c", "git --git-dir=.git config a.b c",
-		"git --git-dir .git config a.b c", "git --no-pager config a.b c", "git --work-tree . --namespace n config a.b c",
-		"git -c alias.x='config core.pager y' x", "git --config-env=alias.x=A x", "env git config a.b c", "env -i A=b git config a.b c",
-		"command git config a.b c", "nice -n 5 git init", "timeout 5 git config a.b c", "xargs git config a.b", "sh -c 'git config a.b c'",
-		"bash -ec 'cd sub && git init'", "/usr/bin/git config a.b c", "eval 'git config a.b c'", "find . -exec git config a.b c ';'",
-		"(git config a.b c)", "if true; then git config a.b c; fi", "x=$(git config a.b c)", "f() { git init; }; f", "cd sub && git init",
-		"git status; git config a.b c", "git bisect run git config a.b c", "git rebase --exec 'git config a.b c' main",
-		"git rebase -x 'git config a.b c' main", "git $OPTIONS config a.b c", "git config \"$KEY\" x", "true | git config a.b c",
-		"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='config a.b c' git x",
-	} {
-		for mode, made := range tools {
-			if !steers(made, line) {
-				t.Errorf("%s: %s names nothing of .git", mode, line)
-			}
-		}
-	}
-	for _, line := range []string{
-		"git config user.name", "git config --get remote.origin.url", "git config -l", "git config --file .gitmodules --get a.b",
-		"git config --global user.name x && git commit -m y", "git remote -v", "git branch", "git branch new", "git branch -d new",
-		"git checkout -b x", "git checkout -b feature-t", "git switch -c x", "git push origin x", "git fetch", "git pull", "git submodule status",
-		"git worktree list", "git commit -m '-u'", "git add a.txt", "git stash", "git -c user.name=x commit -m y", "git lfs pull", "git absorb",
-		"GIT_EDITOR=: git rebase main", "git bisect run make test", "git remote get-url origin", "echo git config a.b c", "git log --grep=config",
-	} {
-		for mode, made := range tools {
-			if steers(made, line) {
-				t.Errorf("%s: %s is taken for one that steers git", mode, line)
-			}
-		}
-	}
-}
-
-// A submodule has a configuration of its own, so that every call of git is asked about. An
-// option before the command may name a program or another repository, also where git is
-// listed.
-func TestGit_OtherRepositories(t *testing.T) {
-	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
-	dir := repository(t)
-	if err := os.WriteFile(dir+"/.gitmodules", []byte("[submodule \"sub\"]\n\tpath = sub\n\tignore = none\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	made := gitTool(t, shell.ModeAsk, &r, "git")
-	if got := asks(made, callOf(t, dir, "git status", 0)); !strings.Contains(got, ".gitmodules") {
-		t.Errorf("git status beside a submodule asks %q", got)
-	}
-	dir = repository(t)
-	for _, line := range []string{"git -C sub status", "git -c alias.x=!id x", "git --no-pager -c core.pager=x log"} {
-		if got := asks(made, callOf(t, dir, line, 0)); !strings.Contains(got, "an option before its command") {
-			t.Errorf("%s asks %q", line, got)
-		}
-	}
-	for _, line := range []string{"git diff --submodule=diff", "git log --show-signature"} {
-		if got := effect(made, callOf(t, dir, line, 0)); got == toolcrib.EffectReadOnly {
-			t.Errorf("%s only reads", line)
-		}
-	}
-}
-
-// Where the repository's configuration may name a program, every call of git is asked about.
-func TestGit_ConfigurationNamesPrograms(t *testing.T) {
-	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
-	for _, c := range []struct {
-		config string
-		asks   bool
-	}{
-		{"", false},
-		{"[remote \"origin\"]\n\turl = https://example.org/x.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n", false},
-		{"[core]\n\thooksPath = .husky\n\tfsmonitor = evil\n[user]\n\tname = X # y\n\n; note\n", false}, // both are off
-		{"[filter \"x\"]\n\tclean = evil\n", true},
-		{"[FILTER \"x\"] clean = evil\n", true},
-		{"[filter.x]\nprocess=evil\n", true},
-		{"[diff \"x\"]\n\ttextconv = evil\n", true},
-		{"[diff]\n\texternal = evil\n", true},
-		{"[alias]\n\tst = !evil\n", true},
-		{"[core]\n\tsshCommand = evil\n", true},
-		{"[core]\n\tpager = evil\n", true},
-		{"[core]\n\teditor = evil\n", true},
-		{"[core]\n\tworktree = /\n", true},
-		{"[include]\n\tpath = other\n", true},
-		{"[includeIf \"gitdir:/\"]\n\tpath = other\n", true},
-		{"[credential]\n\thelper = !evil\n", true},
-		{"[gpg]\n\tprogram = evil\n", true},
-		{"[merge \"x\"]\n\tdriver = evil\n", true},
-		{"[core]\n\tignorecase = \\\n\ttrue\n", true},
-		{"[core\n]\npager = evil\n", true},
-		{"[user]\n\tname = \"a\\\n[filter \\\"x\\\"]\n\tclean = evil\n", true},
-		{"\ufeff[alias]\n\tst = !evil\n", true},
-		{"[remote \"x\"]\n\turl = ext::sh -c evil\n", true},
-		{"[submodule \"x\"]\n\tupdate = !evil\n", true},
-		{"[submodule \"x\"]\n\tignore = none\n", true},
-		{"[log]\n\tshowSignature = true\n", true},
-		{"[gc]\n\trecentObjectsHook = evil\n", true},
-		{"what is this\n", true},
-		{strings.Repeat("# long\n", 60_000), true},
+			write(t, dir+"/.git", "gitdir: elsewhere\n")
+		},
 	} {
 		dir := repository(t)
-		f, err := os.OpenFile(dir+"/.git/config", os.O_APPEND|os.O_WRONLY, 0)
-		if err == nil {
-			_, err = f.WriteString(c.config)
-		}
-		if err != nil || f.Close() != nil {
-			t.Fatal(err)
-		}
-		for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAllowlist, shell.ModeAny} {
-			made := gitTool(t, mode, &r, "git")
-			call := callOf(t, dir, "git status", 0)
-			if err := admit(made, call); err != nil || strings.Contains(asks(made, call), "may name programs") != c.asks ||
-				c.asks && effect(made, call) != toolcrib.EffectNonIdempotentWrite {
-				t.Errorf("%s: %.40q: %v, asks %q, %s", mode, c.config, err, asks(made, call), effect(made, call))
+		change(t, dir)
+		for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAny} {
+			made, call := gitTool(t, mode, &r), callOf(t, dir, "git status", 0)
+			if got := asks(made, call); (got == "") != (want == "") || !strings.Contains(got, want) ||
+				want != "" && effect(made, call) != toolcrib.EffectNonIdempotentWrite {
+				t.Errorf("%s: asks %q, want %q, %s", mode, got, want, effect(made, call))
 			}
 		}
-	}
-	dir := repository(t)
-	if err := os.Rename(dir+"/.git", dir+"/elsewhere"); err != nil {
-		t.Fatal(err)
-	}
-	write(t, dir+"/.git", "gitdir: elsewhere\n")
-	if why := asks(gitTool(t, shell.ModeAsk, &r), callOf(t, dir, "git status", 0)); !strings.Contains(why, ".git is not a folder") {
-		t.Errorf("a repository elsewhere: %q", why)
 	}
 }
 

@@ -194,7 +194,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
 		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
 	}
-	for _, path := range append(devices(), devNull) {
+	for _, path := range append(devices(), os.DevNull) {
 		args = append(args, "--dev-bind", path, path)
 	}
 	for _, variable := range jail.Environment() {

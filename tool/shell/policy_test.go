@@ -1,10 +1,7 @@
 package shell_test
 
 import (
-	"encoding/json"
 	"errors"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,177 +13,43 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
 
-// The eleven patterns of C12, each as a command.
-var elevenPatterns = []string{
-	"rm -rf /", "sudo ls", "mkfs /dev/sda1", "dd if=/dev/zero of=/dev/sda", ":(){ :|:& };:", "chmod 777 /", "echo x > /dev/sda",
-	"shutdown -h now", "reboot", "poweroff", "format c:",
-}
-
-func TestC12_ElevenPatterns(t *testing.T) {
-	dir := folder(t)
-	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
-		made := tool(t, shell.Options{Mode: mode})
-		variants := slices.Clone(elevenPatterns)
-		for _, line := range elevenPatterns {
-			variants = append(variants, "true; "+line, "true && "+line, strings.ReplaceAll(line, " ", "\t"))
-		}
-		variants = append(variants, "rm -r -f /", "rm -fr //", "rm --recursive --force /*", "SUDO ls", "/usr/bin/sudo ls", "s'u'do ls", "bomb() { bomb | bomb & }; bomb", "mkfs.ext4 x", "command sudo ls")
-		for _, line := range variants {
-			err := admit(made, callOf(t, dir, line, 0))
-			if kind(t, err) != toolcrib.PermissionDenied || !strings.HasPrefix(err.Error(), "permission denied: ") {
-				t.Errorf("%s: %q: %v", mode, line, err)
-			}
-		}
-		for _, line := range []string{"grep -rn sudo .", "echo reboot", "echo 'rm -rf /'", "echo mkfs shutdown poweroff", "grep 'dd if=' -r ."} {
-			if err := admit(made, callOf(t, dir, line, 0)); err != nil {
-				t.Errorf("%s: the word inside an argument: %q: %v", mode, line, err)
-			}
-		}
-	}
-}
-
-// What is allowed by the configuration, and by itself does harm: the patterns are
-// refused anyway, also behind a program that starts another one.
-func TestC12_WhateverIsAllowed(t *testing.T) {
-	dir := folder(t)
-	starters := []string{
-		"env A=b %s", "env -u A %s", "nice -n 5 %s", "timeout -s KILL 5 %s", "xargs -n 1 %s", "nohup %s", "busybox %s", "sh -c '%s'",
-		"bash -ec '%s'", "sh -c \"sh -c '%s'\"", "eval '%s'", "find . -exec %s ';'", "stdbuf -oL nice %s",
-	}
-	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
-		made := tool(t, shell.Options{Mode: mode, Allow: []string{
-			"sudo", "rm", "mkfs", "mkfs.ext4", "dd", "chmod", "shutdown", "reboot", "poweroff", "format", "echo", "env", "nice", "timeout",
-			"xargs", "nohup", "busybox", "sh", "bash", "eval", "find", "stdbuf", "systemctl",
-		}})
-		lines := append(slices.Clone(elevenPatterns), "rm -rf /tmp/..", "rm -rf /./*", "systemctl reboot", "busybox poweroff")
-		for _, line := range elevenPatterns {
-			if strings.ContainsAny(line, ":>") && !strings.HasPrefix(line, "format") {
-				continue
-			}
-			for _, by := range starters {
-				lines = append(lines, strings.ReplaceAll(by, "%s", line))
-			}
-		}
-		for _, line := range lines {
-			err := admit(made, callOf(t, dir, line, 0))
-			if kind(t, err) != toolcrib.PermissionDenied || !strings.HasPrefix(err.Error(), "permission denied: ") {
-				t.Errorf("%s: %q: %v", mode, line, err)
-			}
-		}
-	}
-}
-
-// Rules look at the programs of a line, by the tree by which it is judged and run.
-func TestPrograms(t *testing.T) {
-	dir := project(t)
-	for _, c := range []struct {
-		mode       shell.Mode
-		line, want string
-	}{
-		{shell.ModeAllowlist, "cat *.txt | grep -n 'a b' && /bin/ls", ""}, // refused
-		{shell.ModeAllowlist, "cat notes.t?t | grep -n 'a b' && git -C . pu\\sh", "[cat notes.txt] [grep -n a b] [git -C . push]"},
-		{shell.ModeAllowlist, "env -u X A=b git push", "[env -u X A=b git push] [git push]"},
-		{shell.ModeAny, "git status; (git push) && echo $(git p\"us\"h -f)", "[git status] [git push] [echo ?] [git push -f]"},
-		{shell.ModeAny, "/usr/bin/git $A push *.x", "[git ? push ?]"},
-		{shell.ModeAny, "$GIT push", "[? ?]"},
-		{shell.ModeAny, "f() { git push; }; f", "[git push] [f]"},
-		{shell.ModeAny, "if true; then git push; fi & time git fetch", "[true] [git push] [git fetch]"},
-		{shell.ModeAny, "echo git push | sh", "[echo git push] [sh] [? ?]"},
-		{shell.ModeAny, "bash -o pipefail -c 'git push' x", "[bash -o pipefail -c git push x] [git push]"},
-		{shell.ModeAny, "sh -c \"$CMD\"", "[sh -c ?] [? ?]"},
-		{shell.ModeAny, "sh build.sh -c x", "[sh build.sh -c x]"},
-		{shell.ModeAny, "eval git push", "[eval git push] [git push]"},
-		{shell.ModeAny, "ls | xargs -n 1 git", "[ls] [xargs -n 1 git] [git ?]"},
-		{shell.ModeAny, "env -S 'git push'", "[env -S git push] [? ?]"},
-		{shell.ModeAny, "timeout --signal KILL 5 git push", "[timeout --signal KILL 5 git push] [? ?]"},
-		{shell.ModeAny, "find . -name x -exec git add {} ';' -print", "[find . -name x -exec git add {} ; -print] [git add ?]"},
-		{shell.ModeAny, "alias g=git; g push", "[alias g=git] [? ?] [g push]"},
-		{shell.ModeAny, "cat <<E\n$(git push)\nE", "[cat] [git push]"},
-		{shell.ModeAny, strings.Repeat("sh -c \"", 1) + "sh -c 'sh -c ls'\"", "[sh -c sh -c 'sh -c ls'] [sh -c sh -c ls] [sh -c ls] [ls]"},
-	} {
-		made := tool(t, shell.Options{Mode: c.mode, Allow: []string{"cat", "grep", "git", "env"}})
-		line := strings.ReplaceAll(c.line, "\\n", "\n")
-		var got []string
-		for _, p := range tooltest.Facts(made, callOf(t, dir, line, 0)).Programs {
-			var words []string
-			for _, w := range append([]toolcrib.Word{p.Name}, p.Args...) {
-				if w.Unknown {
-					w.Text = "?"
-				}
-				words = append(words, w.Text)
-			}
-			got = append(got, "["+strings.Join(words, " ")+"]")
-		}
-		if text := strings.Join(got, " "); text != c.want {
-			t.Errorf("%s %q:\ngot  %s\nwant %s", c.mode, line, text, c.want)
-		}
-	}
-}
-
-// Mode ask asks a person about what mode allowlist refuses, but for what lies outside the
-// workspace, what is hidden, and what no mode runs.
-func TestAsk(t *testing.T) {
+// Each mode judges lines by its own rules.
+func TestModes_Judge(t *testing.T) {
 	dir := project(t)
 	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
-	made := tool(t, shell.Options{Mode: shell.ModeAsk, Allow: []string{"cat", "find", "echo", "grep", "cc"}, Report: &r, Hidden: []string{dir + "/hidden"}})
-	for _, c := range []struct{ line, why, instead string }{
-		{"cat notes.txt | cat", "", ""},
-		{"make && ./x", "runs what tools.shell.allow does not list: make, x", "tools.shell.allow: [make, x]"},
-		{"echo $(date)", "runs what tools.shell.allow does not list: date", "tools.shell.allow: [date]"},
-		{"find src -delete", "asks a person: find with -delete is not allowed", "tools.shell.mode: any"},
-		{"echo hi > out.txt", "asks a person: the redirection >out.txt is not allowed", "tools.shell.mode: any"},
-		{"for f in *; do cat $f; done", "asks a person: control flow", "tools.shell.mode: any"},
-		{"cat /etc/passwd", "refused", ""},
-		{"cat ../x", "refused", ""},
-		{"cat hidden/x", "refused", ""},
-		{"make hidden/x", "refused", ""},
-		{"grep -r x .", "refused", ""},
-		{"sudo make", "refused", ""},
-		{"rm -rf /", "refused", ""},
-		{"echo 'x", "refused", ""},
+	for _, c := range []struct {
+		mode         shell.Mode
+		line         string
+		refused, ask string
+		effect       toolcrib.Effect
+	}{
+		{shell.ModeAllowlist, "cat notes.txt", "", "", toolcrib.EffectReadOnly},
+		{shell.ModeAllowlist, "touch AGENTS.md", "permission denied: touch is not an allowed program; allowed are cat, ls, no-such-program", "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAllowlist, "git status", "permission denied: git is not an allowed program", "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAllowlist, "no-such-program", "not found: program no-such-program; it is not installed in a folder of the PATH (tools.shell.path)", "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAllowlist, "rm -rf /", `permission denied: "rm -rf /" is never allowed`, "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAsk, "cat notes.txt", "", "", toolcrib.EffectReadOnly},
+		{shell.ModeAsk, "touch AGENTS.md", "", "runs what tools.shell.allow does not list: touch", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAsk, "rm -rf /", `permission denied: "rm -rf /" is never allowed`, "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAny, "cat notes.txt", "", "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAny, "touch AGENTS.md", "", "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAny, "rm -rf /", `permission denied: "rm -rf /" is never allowed`, "", toolcrib.EffectNonIdempotentWrite},
+		{shell.ModeAny, strings.Repeat("x", 16<<10+1), "invalid arguments: command is longer than 16384 bytes", "", toolcrib.EffectNonIdempotentWrite},
 	} {
+		made := tool(t, shell.Options{
+			Mode: c.mode, Allow: []string{"cat", "ls", "no-such-program"}, Report: &r, ProtectedNames: []string{"AGENTS.md"},
+		})
 		call := callOf(t, dir, c.line, 0)
 		err := admit(made, call)
-		if c.why == "refused" {
-			if err == nil || asks(made, call) != "" {
-				t.Errorf("%s: %v, asks %q", c.line, err, asks(made, call))
-			}
-			continue
+		if (err == nil) != (c.refused == "") || err != nil && !strings.HasPrefix(err.Error(), c.refused) {
+			t.Errorf("%s: %.40s: %v", c.mode, c.line, err)
 		}
-		concerns := tooltest.Facts(made, call).Concerns
-		if c.why == "" {
-			if err != nil || len(concerns) > 0 || tooltest.Facts(made, call).Effect != toolcrib.EffectReadOnly {
-				t.Errorf("%s: %v, %+v", c.line, err, concerns)
-			}
-			continue
+		if got := asks(made, call); got != c.ask || effect(made, call) != c.effect {
+			t.Errorf("%s: %.40s: asks %q, %s", c.mode, c.line, got, effect(made, call))
 		}
-		if err != nil || len(concerns) != 1 || concerns[0].Reason != toolcrib.ReasonUnlistedProgram ||
-			!strings.HasPrefix(concerns[0].Why, c.why) || !strings.Contains(concerns[0].Instead, c.instead) ||
-			tooltest.Facts(made, call).Effect != toolcrib.EffectNonIdempotentWrite {
-			t.Errorf("%s: %v, %+v", c.line, err, concerns)
-		}
-	}
-}
-
-func TestC15_RefusalsSayWhatIsAllowed(t *testing.T) {
-	made := tool(t, shell.Options{Allow: []string{"ls", "find", "cat", "uniq", "no-such-program"}})
-	for line, want := range map[string]string{
-		"rm x":             "permission denied: rm is not an allowed program; allowed are ls, find, cat, uniq, no-such-program",
-		"/bin/ls":          "permission denied: /bin/ls: programs are named without a path; allowed are ls, find, cat, uniq, no-such-program",
-		"ls > x":           "permission denied: the redirection >x is not allowed; allowed are <FILE, >/dev/null, 2>/dev/null and 2>&1. To write a file use the tools for files",
-		"ls &":             "permission denied: & (running in the background) is not allowed; a command runs until it ends",
-		"ls $HOME":         "permission denied: variables ($NAME) are not allowed; quote with '…' to mean the characters themselves",
-		"if true; then fi": "invalid arguments: the command line cannot be read: `if` must be followed by a statement list",
-		"cat ../x":         "permission denied: path escapes workspace: ../x; paths are relative to the workspace",
-		"uniq a b":         "permission denied: uniq with a second file would write it; give one file, and read the result from stdout",
-		"no-such-program":  "not found: program no-such-program; it is not installed in a folder of the PATH (tools.shell.path)",
-		"cat --sho x":      "permission denied: cat with --sho is not allowed; allowed options: -AbeEnstTuv and long ones written out in full (--show-all, …) that only read and print",
-	} {
-		if err := admit(made, callOf(t, folder(t), line, 0)); err == nil || err.Error() != want {
-			if strings.HasPrefix(want, "invalid arguments") && kind(t, err) == toolcrib.InvalidArguments {
-				continue // the parser's own words
-			}
-			t.Errorf("%q: %v\nwant %s", line, err, want)
+		named := toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, "AGENTS.md"), Write: true}
+		if c.refused == "" && strings.HasPrefix(c.line, "touch") && !slices.Contains(tooltest.Facts(made, call).Targets, named) {
+			t.Errorf("%s: %s: targets %v", c.mode, c.line, tooltest.Facts(made, call).Targets)
 		}
 	}
 }
@@ -211,67 +74,6 @@ func TestC12_AddedProgramIsAWrite(t *testing.T) {
 	for _, name := range []string{"", "notes.txt", "src/new.txt", ".mcp.json"} {
 		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: true, Tree: name == ""}) {
 			t.Errorf("%q is no target: %v", name, targets)
-		}
-	}
-}
-
-func TestTargets_OfJudgedCommands(t *testing.T) {
-	made, dir := tool(t, shell.Options{}), project(t)
-	if err := os.Symlink("src", filepath.Join(dir, "code")); err != nil {
-		t.Fatal(err)
-	}
-	for line, want := range map[string][]string{
-		"cat notes.txt | grep -f numbers.txt":   {"notes.txt", "numbers.txt"},
-		"cat code/main.go code/../README.md":    {"README.md", "src/main.go"},
-		"grep -rn x":                            {""},
-		"find src -newer data/a.csv":            {"data/a.csv", "src"},
-		"wc -l data/*.csv":                      {"data/a.csv", "data/b.csv"},
-		"sort < notes.txt":                      {"notes.txt"},
-		"cat " + dir + "/notes.txt /dev/null -": {"notes.txt"},
-		"echo notes.txt":                        nil,
-		"test -f nothing":                       {"nothing"},
-	} {
-		var got []string
-		for _, target := range tooltest.Facts(made, callOf(t, dir, line, 0)).Targets {
-			rel, err := filepath.Rel(dir, target.Name)
-			if err != nil || target.Write || target.Kind != toolcrib.TargetFile {
-				t.Errorf("%q: %+v", line, target)
-			}
-			got = append(got, strings.TrimPrefix(rel, "."))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-}
-
-// A protected name is a target however plainly it is written, also in a script on the line
-// and before there is such a file.
-func TestTargets_ProtectedNames(t *testing.T) {
-	for line, want := range map[string]string{
-		"touch AGENTS.md":                          "AGENTS.md",
-		"cp x agents.MD":                           "agents.MD",
-		"dd of=AGENTS.md":                          "AGENTS.md",
-		"sh -c 'echo x > AGENTS.md'":               "AGENTS.md",
-		"sh -c \"sh -c 'cp x sub/.git/config'\"":   "sub/.git/config",
-		"timeout 5 bash -ec 'true && >>AGENTS.md'": "AGENTS.md",
-	} {
-		for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
-			dir := project(t)
-			made := tool(t, shell.Options{
-				Mode: mode, Allow: []string{"touch", "cp", "dd", "sh", "timeout"}, Report: landlockOnly(), ProtectedNames: []string{"AGENTS.md", ".git"},
-			})
-			targets := tooltest.Facts(made, callOf(t, dir, line, 0)).Targets
-			if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, want), Write: true}) {
-				t.Errorf("%s, %q: %v", mode, line, targets)
-			}
-		}
-	}
-	made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: landlockOnly()}), project(t)
-	targets := tooltest.Facts(made, callOf(t, dir, "echo x > new; sh -c 'cat notes.txt'", 0)).Targets
-	for name, write := range map[string]bool{"new": true, "notes.txt": false} {
-		if !slices.Contains(targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: filepath.Join(dir, name), Write: write}) {
-			t.Errorf("%s: %v", name, targets)
 		}
 	}
 }
@@ -521,152 +323,6 @@ func TestHidden_LandlockKeepsAddedProgramsOut(t *testing.T) {
 	got, err := runIn(t.Context(), t, made, callOf(t, dir, "s=share; cat $s/toolcrib/keys $s/*/*; cp -r $s x; echo work >> notes.txt; tail -1 notes.txt", 0))
 	if err != nil || strings.Contains(got.Stdout, secret) || got.Stdout != "work\n" {
 		t.Errorf("%+v %v", got, err)
-	}
-}
-
-func TestC12_DeepNestingIsRefused(t *testing.T) {
-	for _, mode := range []shell.Mode{shell.ModeAllowlist, shell.ModeAny} {
-		made := tool(t, shell.Options{Mode: mode, Report: &shell.Report{Problem: "not run"}})
-		for _, piece := range []string{"(", "$(", "`(", "{ ", "<(", "if ", "\"$(", "((", "[[ (", "a && ", "a | ", "! ", "${a:-", "case x in x) ", "f() ", "a=("} {
-			if err := admit(made, callOf(t, folder(t), strings.Repeat(piece, 16000/len(piece)), 0)); err == nil {
-				t.Errorf("%s: %q is admitted", mode, piece)
-			}
-		}
-		if err := admit(made, callOf(t, folder(t), strings.Repeat("x", 16<<10+1), 0)); kind(t, err) != toolcrib.InvalidArguments {
-			t.Errorf("too long: %v", err)
-		}
-	}
-	many := tool(t, shell.Options{})
-	for _, line := range []string{strings.Repeat("true;", 65), strings.Repeat("true | ", 65) + "true", "echo" + strings.Repeat(" x", 1001)} {
-		if err := admit(many, callOf(t, folder(t), line, 0)); kind(t, err) != toolcrib.PermissionDenied {
-			t.Errorf("%.20q…: %v", line, err)
-		}
-	}
-}
-
-// FuzzAdmit: judging never panics, and of what it lets through every program is an
-// allowed one and no word was left for a shell to work out.
-func FuzzAdmit(f *testing.F) {
-	for _, c := range ordinaryLines {
-		f.Add(c.line)
-	}
-	for _, line := range elevenPatterns {
-		f.Add(line)
-	}
-	dir := project(f)
-	for _, line := range []string{"cat ${a:-b}", "((((", "a=(1 2)", "cat <<E\nx\nE", "ls\\\n -l", "[ ! ]", "find ( )", "grep -e", "sort -k", "ls -", "ls --", "\\", "'", "a|b&&c;d", "cat \xff", "e'c'h\"o\" x"} {
-		f.Add(line)
-	}
-	report := shell.Report{Problem: "not run"}
-	made, err := shell.New(shell.Options{Report: &report})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		data, err := json.Marshal(map[string]any{"command": line})
-		if err != nil {
-			t.Skip()
-		}
-		call := toolcrib.Call{Name: shell.Name, Arguments: data, Workspace: dir}
-		if err := admit(made, call); err != nil {
-			_ = kind(t, err)
-			return
-		}
-		if got := effect(made, call); got != toolcrib.EffectReadOnly {
-			t.Errorf("%q: effect %s", line, got)
-		}
-		for _, argv := range shell.Argvs(t, made, call) {
-			if name := filepath.Base(argv[0]); !slices.Contains(append(shell.DefaultAllow(), "["), name) || argv[1] != name {
-				t.Errorf("%q runs %q", line, argv)
-			}
-		}
-		for _, target := range tooltest.Facts(made, call).Targets {
-			if !strings.HasPrefix(target.Name+"/", dir+"/") || target.Write {
-				t.Errorf("%q: target %+v", line, target)
-			}
-		}
-	})
-}
-
-// Whatever the arguments of a command that is in a table, it is judged: no entry panics.
-func TestC12_NoEntryPanics(t *testing.T) {
-	dir := project(t)
-	entries := shell.Entries()
-	var made []toolcrib.Tool
-	for _, mode := range []shell.Mode{shell.ModeAsk, shell.ModeAllowlist, shell.ModeAny} {
-		allow := []string{}
-		for name := range entries {
-			if !strings.Contains(name, " ") {
-				allow = append(allow, name)
-			}
-		}
-		made = append(made, tool(t, shell.Options{Mode: mode, Allow: allow}))
-	}
-	words := []string{
-		"", "-", "--", "---", "-=", "--=", "--=x", "-:", "-?", "-@", "-é", "--é", "-\xff", "--batch", "--batch=x", "--filters", "--help", "--help=x",
-		"--version", "-5", "-Z", "--no-such", "é", "@", ":", "=", "a=b", ".", "..", "/etc/passwd", "a.txt",
-	}
-	one, n := rand.New(rand.NewPCG(1, 2)), 0
-	judge := func(name string, args []string) {
-		if n++; testing.Short() && one.IntN(8) > 0 {
-			return
-		}
-		line := name
-		for _, arg := range args {
-			line += " '" + arg + "'"
-		}
-		call := callOf(t, dir, line, 0)
-		defer func() {
-			if p := recover(); p != nil {
-				t.Errorf("%q: panic: %v", line, p)
-			}
-		}()
-		_ = kind(t, admit(made[n%len(made)], call))
-	}
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		judge(name, nil)
-		for _, w := range words {
-			judge(name, []string{w})
-			judge(name, []string{w, w, "--", w})
-		}
-		for _, option := range entries[name] {
-			for _, args := range [][]string{
-				{option},
-				{option, "--"},
-				{"--", option},
-				{option, option},
-				{option, ""},
-				{option + "="},
-				{option + "=é"},
-				{option + "x"},
-				{option, "x"},
-				{option, "-5", "-"},
-				{option[:len(option)-1]},
-				{option + option, "a.txt", ".."},
-			} {
-				judge(name, args)
-			}
-		}
-	}
-	if n < 10_000 {
-		t.Fatalf("only %d lines", n)
-	}
-}
-
-// No pattern stands for a hidden file unless it says so.
-func TestPatterns_LeadingDot(t *testing.T) {
-	dir := folder(t)
-	for _, name := range []string{".h", "a", "s/.k", "s/b", ".d/x"} {
-		write(t, filepath.Join(dir, name), "")
-	}
-	made := tool(t, shell.Options{})
-	for pattern, want := range map[string][]string{
-		"?": {"a", "s"}, "??": {"??"}, "[.a]*": {"a"}, "[!a]?": {"[!a]?"}, "?*": {"a", "s"}, "***": {"a", "s"}, "*/?*": {"s/b"}, "s//?*": {"s/b"},
-		".?": {".d", ".h"}, "*/.?": {"s/.k"}, ".?/*": {".d/x"}, "./?*": {"./a", "./s"}, `\?`: {"?"}, "[]": {"[]"}, "*/": {"s/"},
-	} {
-		if got := shell.Argvs(t, made, callOf(t, dir, "echo "+pattern, 0))[0][2:]; !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", pattern, got, want)
-		}
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 // used or the run parks or ends.
 func (s *shell) prepare(call toolcrib.Call, p *plan) {
 	// Without Mounts, the protected paths must be known when the sandbox is created.
-	if r := s.report(); !p.writes || !r.Helper || r.Bubblewrap == "" || !r.Mounts || call.Behind == nil {
+	if r := s.report(); !p.writes() || !r.Helper || r.Bubblewrap == "" || !r.Mounts || call.Behind == nil {
 		return
 	}
 	user, dir, of := call.Principal.User, p.w.Dir, &preparedSandbox{taken: make(chan struct{}), ready: make(chan struct{})}

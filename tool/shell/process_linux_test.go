@@ -119,25 +119,13 @@ func TestC9_TheShellThatJudged(t *testing.T) {
 	})
 	r := shell.Report{Helper: true, LandlockABI: 7, Bubblewrap: "x"}
 	for _, mode := range []shell.Mode{shell.ModeAny, shell.ModeAsk} {
-		made, dir := tool(t, shell.Options{Mode: mode, Report: &r}), folder(t)
+		made := tool(t, shell.Options{Mode: mode, Report: &r})
 		shell.OnlySh(made)
 		if text := made.Spec().Description; !strings.Contains(text, "with sh in the workspace") {
 			t.Errorf("described as %q", text)
 		}
-		for line, names := range map[string]string{
-			"mkdir -p p/{a,b}": "{a,b}", "touch {1..3}": "{1..3}", "build &> out": "&>", "build &>> out": "&>>", "[[ -f x ]] && make": "[[", "((x++))": "((",
-			"function f { make; }": "function", "printf $'a\\n'": "$'…'", "a=(1 2)": "array", "make <<< x": "<<<", "make <(true)": "<(", "make |& cat": "|&",
-			"echo ${x//a/b}": "bash", "sh run {a,b}; true": "{a,b}",
-		} {
-			err := admit(made, callOf(t, dir, line, 0))
-			if kind(t, err) != toolcrib.PermissionDenied || !strings.Contains(err.Error(), "only bash has this") || !strings.Contains(err.Error(), names) {
-				t.Errorf("%s: %s: %v", mode, line, err)
-			}
-		}
-		for _, line := range []string{"make > out 2>&1; echo rc=$?", "for i in 1 2; do make $i; done", "f() { make; }; f", "x=$(make) && echo \"${x:-y}\"", "echo '{a,b}' \"&>\""} {
-			if err := admit(made, callOf(t, dir, line, 0)); err != nil {
-				t.Errorf("%s: %s: %v", mode, line, err)
-			}
+		if err := admit(made, callOf(t, folder(t), "touch {1..3}", 0)); kind(t, err) != toolcrib.PermissionDenied || !strings.Contains(err.Error(), "only bash has this") {
+			t.Errorf("%s: %v", mode, err)
 		}
 	}
 }

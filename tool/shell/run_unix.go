@@ -19,6 +19,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // supported reports whether the system has what the tool needs, such as process groups.
@@ -82,7 +83,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 	})
 	user := call.Principal.User
 	var l *launcher
-	if p.writes {
+	if p.writes() {
 		l = s.takePrepared(call.Run)
 	}
 	if l != nil && !l.fits(user, p) {
@@ -91,17 +92,18 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 	}
 	if l == nil {
 		var err error
-		if l, err = s.launcher(user, p.w.Dir, p.set, p.writes); err != nil {
+		if l, err = s.launcher(user, p.w.Dir, p.set, p.writes()); err != nil {
 			return ran{}, err
 		}
 	}
 	defer s.prepare(call, p)
 	defer l.clear(call.Behind)
-	l.Steps, l.bounds, l.git, l.output, l.active, l.work = p.steps, s.bounds(p.writes), p.usesGit, output, active, s.work
+	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.writes()), p.UsesGit
+	l.output, l.active, l.work = output, active, s.work
 	if l.git {
 		l.installed.identify(l.scratch)
 	}
-	if !p.writes {
+	if !p.writes() {
 		return s.collect(ctx, l)
 	}
 	l.concurrent.Go(func() {
@@ -109,6 +111,20 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 		l.linkCargo()
 	})
 	return s.guarded(ctx, call, p, l)
+}
+
+// steps returns the steps of a judged line for a job.
+func steps(judged []line.Step) []jail.Step {
+	all := make([]jail.Step, len(judged))
+	for i, s := range judged {
+		all[i].Join = s.Join
+		for _, c := range s.Commands {
+			all[i].Commands = append(all[i].Commands, jail.Command{
+				Path: c.Path, Args: c.Args, In: c.In, NoInput: c.NoInput, Out: jail.Sink(c.Out), Err: jail.Sink(c.Err),
+			})
+		}
+	}
+	return all
 }
 
 // launcher returns a launcher for a job of a user in a folder, with a new folder for temporary files.
@@ -264,11 +280,12 @@ func (r *ran) judge(out jail.Outcome, cause error) error {
 	case out.Setup != "":
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ExecutionFailed, Message: "the sandbox could not be made, so nothing was run",
-			Err: errors.New(out.Setup + " " + quoteText(r.Stderr)), // bubblewrap says why there
+			Err: errors.New(out.Setup + " " + line.Shorten(r.Stderr)), // bubblewrap says why there
 		}
 	case out.Problem != "":
 		return &toolcrib.ToolError{
-			Kind: toolcrib.ExecutionFailed, Message: quote(out.Program) + " could not be started", Err: errors.New(out.Problem),
+			Kind: toolcrib.ExecutionFailed, Message: line.Quote(out.Program) + " could not be started",
+			Err: errors.New(out.Problem),
 		}
 	}
 	return nil

@@ -36,6 +36,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // Name is the name of the tool, Group its group, Source its source.
@@ -79,8 +80,6 @@ const (
 	MaxTimeout     = 300
 
 	maxCommandBytes = 16 << 10
-	maxCommands     = 64   // simple commands of one line
-	maxWords        = 1000 // words of all commands, patterns expanded; a gate judges at most 1024 targets
 	maxKept         = 1 << 20
 	maxDrained      = 64 << 20 // bytes of output that are read before the line is killed
 	grace           = 10 * time.Second
@@ -162,7 +161,7 @@ func New(options Options) (toolcrib.Tool, error) {
 	}
 	return &shell{
 		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
-		options: options, bounds: boundsOf, report: sync.OnceValue(probe), table: programs(),
+		options: options, bounds: boundsOf, report: sync.OnceValue(probe),
 		installed: sync.OnceValue(options.install), shells: []string{"bash", "sh"},
 		background: &background{jobs: map[toolcrib.RunID][]*process{}},
 	}, nil
@@ -212,7 +211,6 @@ type shell struct {
 	bounds      func(writes bool) bounds
 	options     Options
 	report      func() Report
-	table       map[string]*program
 	installed   func() *installed
 	shells      []string // shells that run lines; the first one installed is used
 }
@@ -281,11 +279,12 @@ func (s *shell) description() string {
 
 // shellName returns the name of the shell that runs lines, for the description.
 func (s *shell) shellName() string {
-	name, _, err := s.runner(s.options.Path)
-	if err != nil {
-		return "sh"
+	for _, name := range s.shells {
+		if _, err := findIn(s.options.Path, name, true); err == nil {
+			return name
+		}
 	}
-	return name
+	return "sh"
 }
 
 func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) {
@@ -314,56 +313,41 @@ func (s *shell) arguments(call toolcrib.Call) (arguments, time.Duration, error) 
 // allowed instead. The effect is read_only if every program and option of the line is in the built-in
 // table. The targets are the files of the line: those that a command of the built-in table reads; for
 // other commands the whole workspace and each word that may be a path, as written.
+//
+// The concerns are programs that the mode does not run unasked, and protection that the sandbox cannot
+// give. The latter needs an approval each time.
 func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	p, err := s.plan(call)
 	if err != nil {
 		return nil, err
 	}
 	out := &toolcrib.Plan{
-		Effect: toolcrib.EffectNonIdempotentWrite, Targets: p.targets, CommandLine: true, Programs: p.programs,
-		Concerns: s.concerns(p),
-		Matches:  p.matches,
+		Effect: p.Effect(), Targets: p.Targets, CommandLine: true, Programs: p.Programs, Concerns: p.Concerns,
+		Matches: p.Line.Matches,
 		Preview: func(context.Context) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Kind: "text", Text: p.Command + "\n\n" + s.confinement(p)}, nil
 		},
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return s.do(ctx, call, p) },
 	}
-	if !p.writes && p.gitRuns == "" { // the repository may make git start any program
-		out.Effect = toolcrib.EffectReadOnly
+	if p.gap != "" {
+		out.Concerns = append(out.Concerns, toolcrib.Concern{
+			Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + p.gap,
+		})
 	}
 	return out, nil
 }
+
+// BadPattern returns why a pattern cannot match any line, or "".
+func (s *shell) BadPattern(pattern string) string { return line.BadPattern(pattern) }
 
 // Call plans the call and runs the plan.
 func (s *shell) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.RunPlan(ctx, s, call)
 }
 
-// concerns returns the reasons to ask a person: programs that the mode does not run unasked, and
-// protection that the sandbox cannot give. The latter needs an approval each time.
-func (s *shell) concerns(p *plan) (all []toolcrib.Concern) {
-	if p.unlisted != nil {
-		all = append(all, *p.unlisted)
-	}
-	if p.gitRuns != "" {
-		c := toolcrib.Concern{
-			Reason: toolcrib.ReasonUnlistedProgram,
-			Why:    "runs git, and the repository's configuration may name programs that it starts: " + quote(p.gitRuns),
-		}
-		if s.options.Mode == ModeAny {
-			c.Reason = toolcrib.ReasonNeedsConfirmation // this mode runs any program
-		}
-		all = append(all, c)
-	}
-	if why := s.sandboxGap(p); why != "" {
-		all = append(all, toolcrib.Concern{Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + why})
-	}
-	return all
-}
-
 // confinement says how the line of a plan is confined.
 func (s *shell) confinement(p *plan) string {
-	if !p.writes {
+	if p.ReadOnly == line.ByTable {
 		text := "Only reads: every program and option is in the built-in table."
 		if r := s.report(); !r.sandboxed() {
 			text += " There is NO sandbox (" + r.Problem + "): another process that changes links meanwhile can make it read other files."
@@ -371,8 +355,8 @@ func (s *shell) confinement(p *plan) string {
 		return text
 	}
 	text := "Runs programs that are not in the built-in table. "
-	if p.shell != "" {
-		text = "Runs with " + p.shell + ". "
+	if p.Shell != "" {
+		text = "Runs with " + p.Shell + ". "
 	}
 	text += s.report().describe(s.options.Network)
 	if s.report().Bubblewrap != "" {
@@ -381,8 +365,8 @@ func (s *shell) confinement(p *plan) string {
 			what = "renamed"
 		}
 		text += "\nNew files with protected names in subfolders are found afterwards and " + what + "."
-		if why := s.sandboxGap(p); why != "" {
-			text += " But " + why + "."
+		if p.gap != "" {
+			text += " But " + p.gap + "."
 		}
 	}
 	return text

@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate/folderid"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // toolchains returns the places of programs in a home folder. Credentials in them are hidden ([private]).
@@ -57,7 +58,7 @@ func SearchPath(list []string, workspace string) (use, out []string) {
 		}
 		switch dir = filepath.Clean(dir); {
 		case why != "":
-			out = append(out, quote(dir)+" "+why)
+			out = append(out, line.Quote(dir)+" "+why)
 		case !slices.Contains(use, dir):
 			use = append(use, dir)
 		}
@@ -119,7 +120,7 @@ func findIn(folders []string, name string, known bool) (string, error) {
 			return path, nil
 		}
 	}
-	return "", toolcrib.Failf(toolcrib.NotFound, "program %s; it is not installed in a folder of the PATH (tools.shell.path)", quote(name))
+	return "", toolcrib.Failf(toolcrib.NotFound, "program %s; it is not installed in a folder of the PATH (tools.shell.path)", line.Quote(name))
 }
 
 // installed describes the programs of this user, in addition to those of the system.
@@ -200,6 +201,8 @@ func noTelemetry(home string) {
 	put(home, ".config/go/telemetry/mode", "off")
 }
 
+const maxIdentity = 4096 // bytes of the user's name or address
+
 // ask asks git for the user's name and address, outside any repository.
 func (i *installed) ask() string {
 	program, err := findIn(i.path, "git", true)
@@ -213,8 +216,8 @@ func (i *installed) ask() string {
 		cmd := exec.CommandContext(ctx, program, "config", "--global", "--get", "user."+key)
 		cmd.Dir = rootDir
 		value, err := cmd.Output()
-		if line := strings.TrimSpace(string(value)); err == nil && line != "" && len(line) < maxPathBytes {
-			text += "\t" + key + " = " + strconv.Quote(line) + "\n"
+		if set := strings.TrimSpace(string(value)); err == nil && set != "" && len(set) < maxIdentity {
+			text += "\t" + key + " = " + strconv.Quote(set) + "\n"
 		}
 	}
 	if text == "" {

@@ -6,7 +6,7 @@ import "github.com/toolcrib/toolcrib"
 // tools.shell.unconfined. Programs of the built-in table are allowed, since their paths are judged. An approval changes
 // nothing.
 func (s *shell) confined(who toolcrib.Principal, p *plan) error {
-	if !p.writes && p.gitRuns == "" || s.options.Elsewhere || who.Admin ||
+	if p.Effect() == toolcrib.EffectReadOnly || s.options.Elsewhere || who.Admin ||
 		s.options.Unconfined != nil && s.options.Unconfined(who) || s.report().sandboxed() {
 		return nil
 	}

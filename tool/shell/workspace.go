@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,10 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-const (
-	maxPathBytes = 4096 // PATH_MAX of Linux
-	rootDir      = "/"  // as a workspace it contains the whole machine
-)
+const rootDir = "/" // as a workspace it contains the whole machine
 
 func isAbs(path string) bool { return filepath.IsAbs(path) && !strings.ContainsRune(path, 0) }
 
@@ -23,30 +19,6 @@ type workspace struct{ *beneath.Folder }
 func openWorkspace(call toolcrib.Call) (*workspace, error) {
 	folder, err := beneath.Open(call)
 	return &workspace{folder}, err
-}
-
-// errEscapes says that a path leaves the workspace.
-var errEscapes = beneath.ErrOutside
-
-// resolve resolves a path as the system would. It refuses a path that leaves the workspace at any
-// point, even if it returns. The result may be outdated when a program opens the path, if a link
-// was changed in between; this is left to the sandbox.
-func (w *workspace) resolve(name string) (beneath.Place, error) {
-	if name == "" || len(name) > maxPathBytes || strings.ContainsRune(name, 0) {
-		return beneath.Place{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not a path", quote(name))
-	}
-	if strings.HasPrefix(name, "/") { // only a literal prefix is inside, whatever it resolves to
-		inside, ok := beneath.Below(name, w.Given, w.Dir)
-		if !ok {
-			return beneath.Place{}, errEscapes
-		}
-		name = inside
-	}
-	p, err := w.Resolve(name, absent)
-	if errors.Is(err, beneath.ErrLinks) {
-		err = toolcrib.Failf(toolcrib.PermissionDenied, "too many symbolic links: %s", quote(name))
-	}
-	return p, err
 }
 
 // absent reports whether err is what a program gets for a missing file.
@@ -105,4 +77,8 @@ func (o *Options) holdsHidden(abs string) bool {
 		}
 	}
 	return false
+}
+
+func refuse(format string, args ...any) error {
+	return toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
 }

@@ -1,12 +1,10 @@
-package shell
+package line
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 
 	"mvdan.cc/sh/v3/expand"
 )
@@ -17,7 +15,7 @@ const maxVisited = 50_000
 // expander expands the patterns of one line in the workspace, as a shell does: * does not match a
 // leading dot or a slash, results are sorted, and a pattern without matches is kept as it is.
 type expander struct {
-	w       *workspace
+	files   Files
 	visited int
 }
 
@@ -28,7 +26,7 @@ func (e *expander) expand(w word) ([]string, error) {
 		return []string{w.text}, nil
 	}
 	if strings.HasPrefix(w.text, "/") || slices.Contains(strings.Split(w.text, "/"), "..") {
-		return nil, refuse("the pattern %s is not allowed; patterns are relative to the workspace, without ..", quote(w.text))
+		return nil, refuse("the pattern %s is not allowed; patterns are relative to the workspace, without ..", Quote(w.text))
 	}
 	found, err := expand.Fields(&expand.Config{ReadDir2: e.entries}, w.glob)
 	given := strings.Split(w.text, "/")
@@ -63,38 +61,15 @@ func ordinary(c byte) bool {
 	return c >= 0x80 || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// entries lists a folder of the workspace. A folder that is outside or cannot be opened has no
-// entries.
-func (e *expander) entries(name string) (found []fs.DirEntry, err error) {
+// entries lists a folder of the workspace.
+func (e *expander) entries(name string) ([]fs.DirEntry, error) {
 	if e.visited++; e.visited > maxVisited {
 		return nil, io.ErrShortBuffer
 	}
 	if name == "" {
 		name = "."
 	}
-	info, err := e.w.Root.Lstat(name)
-	if err != nil {
-		return nil, fs.ErrNotExist
-	}
-	if !info.IsDir() && info.Mode()&fs.ModeSymlink == 0 {
-		return nil, syscall.ENOTDIR
-	}
-	folder, err := e.w.Root.Open(name + "/.") // it is a folder, or it fails
-	if err != nil {
-		if info.IsDir() {
-			return nil, nil
-		}
-		return nil, syscall.ENOTDIR
-	}
-	defer func() { _ = folder.Close() }()
-	for err == nil && e.visited <= maxVisited {
-		var batch []fs.DirEntry
-		batch, err = folder.ReadDir(256)
-		found = append(found, batch...)
-		e.visited += len(batch)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	found, err := e.files.ReadDir(name, maxVisited-e.visited+1)
+	e.visited += len(found)
 	return found, err
 }

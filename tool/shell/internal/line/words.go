@@ -1,39 +1,16 @@
-package shell
+package line
 
 import (
-	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
-
-	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 )
 
-// parse parses a command line as bash does. Constructs that bash has beyond POSIX get nodes of
-// their own, so that they are refused instead of being read as ordinary words.
-func parse(command string) (*syntax.File, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
-	if err == nil {
-		return file, nil
-	}
-	text := err.Error()
-	var problem syntax.ParseError
-	if errors.As(err, &problem) {
-		text = problem.Text
-	}
-	return nil, &toolcrib.ToolError{
-		Kind: toolcrib.InvalidArguments, Message: "the command line cannot be read: " + quoteText(text), Err: err,
-	}
-}
-
 // bashOnly returns a construct of the line that only bash has, or that sh reads differently, or "".
-func bashOnly(file *syntax.File, line string) (what string) {
-	syntax.Walk(file, func(node syntax.Node) bool {
+func (l *Line) bashOnly() (what string) {
+	syntax.Walk(l.file, func(node syntax.Node) bool {
 		switch n := node.(type) {
 		case *syntax.Redirect:
 			if slices.Contains([]syntax.RedirOperator{syntax.RdrAll, syntax.AppAll, syntax.WordHdoc}, n.Op) {
@@ -74,24 +51,19 @@ func bashOnly(file *syntax.File, line string) (what string) {
 		}
 		return what == ""
 	})
-	_, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(line), "")
+	_, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(l.Text), "")
 	if what == "" && err != nil {
-		what = quoteText(err.Error())
+		what = Shorten(err.Error())
 	}
 	return what
 }
 
-// quoteText returns text shortened and on one line.
-func quoteText(text string) string {
-	return guard.Clip(strings.Join(strings.Fields(text), " "), 200)
-}
-
-// simple is a simple command as written.
+// simple is a simple command, as it is written.
 type simple struct {
 	words    []word
 	in       *word // file of <
 	emptyIn  bool  // whether it has </dev/null
-	out, err jail.Sink
+	out, err Sink
 }
 
 // pipeline is one or more commands joined by pipes.
@@ -100,10 +72,10 @@ type pipeline struct {
 	commands []simple
 }
 
-// lines converts a syntax tree into pipelines, or refuses it.
-func lines(file *syntax.File) ([]pipeline, error) {
-	c := collector{}
-	for _, statement := range file.Stmts {
+// simple returns the pipelines of a line, or refuses a line with other constructs.
+func (l *Line) simple() ([]pipeline, error) {
+	c := collector{line: l}
+	for _, statement := range l.file.Stmts {
 		if err := c.add(statement, ";"); err != nil {
 			return nil, err
 		}
@@ -116,6 +88,7 @@ func lines(file *syntax.File) ([]pipeline, error) {
 }
 
 type collector struct {
+	line     *Line
 	found    []pipeline
 	commands int
 }
@@ -124,7 +97,7 @@ type collector struct {
 func (c *collector) add(s *syntax.Stmt, join string) error {
 	if binary, ok := s.Cmd.(*syntax.BinaryCmd); ok {
 		if binary.Op == syntax.PipeAll {
-			return refuse("%s is not allowed here; commands may be joined by |, &&, || and semicolons", quote(binary.Op.String()))
+			return refuse("%s is not allowed here; commands may be joined by |, &&, || and semicolons", Quote(binary.Op.String()))
 		}
 		if err := plain(s); err != nil {
 			return err
@@ -134,7 +107,7 @@ func (c *collector) add(s *syntax.Stmt, join string) error {
 		}
 		return c.add(binary.Y, binary.Op.String())
 	}
-	command, err := simpleCommand(s)
+	command, err := c.line.simpleCommand(s)
 	if err != nil {
 		return err
 	}
@@ -172,8 +145,8 @@ func isCall(c syntax.Command) bool {
 const onlySimple = "; allowed are simple commands joined by |, &&, || and semicolons"
 
 // simpleCommand reads a simple command, or refuses it.
-func simpleCommand(s *syntax.Stmt) (simple, error) {
-	command := simple{out: jail.ToOut, err: jail.ToErr}
+func (l *Line) simpleCommand(s *syntax.Stmt) (simple, error) {
+	command := simple{out: ToOut, err: ToErr}
 	if err := plain(s); err != nil {
 		return command, err
 	}
@@ -189,14 +162,14 @@ func simpleCommand(s *syntax.Stmt) (simple, error) {
 		return command, refuse("an empty command is not allowed")
 	}
 	for _, part := range call.Args {
-		w, err := readWord(part)
+		w, err := l.word(part)
 		if err != nil {
 			return command, err
 		}
 		command.words = append(command.words, w)
 	}
 	for _, r := range s.Redirs {
-		if err := command.redirect(r); err != nil {
+		if err := l.redirect(&command, r); err != nil {
 			return command, err
 		}
 	}
@@ -223,8 +196,8 @@ func construct(c syntax.Command) string {
 const onlyRedirections = "; allowed are <FILE, >/dev/null, 2>/dev/null and 2>&1. To write a file use the tools for files"
 
 // redirect reads one redirection, or refuses it. Redirections take effect from left to right.
-func (c *simple) redirect(r *syntax.Redirect) error {
-	target, err := readWord(r.Word)
+func (l *Line) redirect(c *simple, r *syntax.Redirect) error {
+	target, err := l.word(r.Word)
 	if err != nil {
 		return err
 	}
@@ -236,7 +209,7 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 		number = r.N.Value
 	}
 	operator, text := r.Op.String(), target.text
-	to, known := jail.ToNull, text == devNull && slices.Contains([]string{">", ">>", "&>", "&>>", ">|"}, operator)
+	to, known := ToNull, text == devNull && slices.Contains([]string{">", ">>", "&>", "&>>", ">|"}, operator)
 	switch {
 	case operator == "<" && (number == "" || number == "0"):
 		c.emptyIn, c.in = text == devNull, nil
@@ -257,12 +230,10 @@ func (c *simple) redirect(r *syntax.Redirect) error {
 	case known && number == "2":
 		c.err = to
 	default:
-		return refuse("the redirection %s is not allowed%s", quote(number+operator+text), onlyRedirections)
+		return refuse("the redirection %s is not allowed%s", Quote(number+operator+text), onlyRedirections)
 	}
 	return nil
 }
-
-const devNull = "/dev/null"
 
 // word is a word of a command as the program gets it, but with patterns not yet expanded.
 type word struct {
@@ -271,6 +242,22 @@ type word struct {
 }
 
 func (w word) pattern() bool { return w.glob != nil }
+
+// read is the result of [readWord].
+type read struct {
+	word
+	err error
+}
+
+// word is [readWord], which is called once for each word.
+func (l *Line) word(w *syntax.Word) (word, error) {
+	r, ok := l.words[w]
+	if !ok {
+		r.word, r.err = readWord(w)
+		l.words[w] = r
+	}
+	return r.word, r.err
+}
 
 // readWord reads a word, or refuses it if a shell would expand it.
 func readWord(w *syntax.Word) (word, error) {
@@ -353,28 +340,4 @@ func braces(text string) bool {
 	}
 	rest := text[open:]
 	return strings.Contains(rest, "}") && (strings.Contains(rest, ",") || strings.Contains(rest, ".."))
-}
-
-// refuse returns a refusal. The model reads its text (C15), which says what is allowed instead.
-func refuse(format string, args ...any) error {
-	return toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
-}
-
-// protects is refuse for hidden files.
-func protects(format string, args ...any) error {
-	err := toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
-	err.Err = toolcrib.ErrProtected
-	return err
-}
-
-const maxQuoted = 80 // bytes of a word in a message
-
-// quote returns a word of the command line for a message, shortened and on one line.
-func quote(word string) string {
-	word = guard.Clip(word, maxQuoted)
-	quoted := strconv.Quote(word)
-	if quoted == `"`+word+`"` && !strings.ContainsAny(word, " \"'") && word != "" {
-		return word
-	}
-	return quoted
 }

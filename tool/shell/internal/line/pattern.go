@@ -1,4 +1,4 @@
-package shell
+package line
 
 import (
 	"errors"
@@ -15,19 +15,18 @@ const wordEnd = "\x00"
 var errPattern = errors.New(
 	"the skills allow only some command lines: simple commands with plain words, joined by |, &&, || or ;")
 
-// matches reports whether patterns of the skills allow the line. Patterns are those of Claude
+// Matches reports whether patterns of the skills allow the line. Patterns are those of Claude
 // Code: words separated by spaces, in which * matches any text, also several words; "git log"
 // matches only that command, and "git log *" and "git log:*" also match it with further words.
 // The line may join simple commands by |, &&, || and ; and each of them must match a pattern.
 // Other constructs of a shell, such as substitution, variables, loops and redirection to or from
 // files, match nothing.
-func (p *plan) matches(patterns []string) (bool, error) {
-	found, err := lines(p.file)
-	if err != nil {
+func (l *Line) Matches(patterns []string) (bool, error) {
+	if l.construct != nil {
 		return false, errPattern
 	}
-	for _, step := range found {
-		for _, c := range step.commands {
+	for _, p := range l.pipelines {
+		for _, c := range p.commands {
 			if c.in != nil {
 				return false, errPattern
 			}
@@ -57,7 +56,7 @@ func matchesLine(text, line string) bool {
 }
 
 // BadPattern returns why a pattern cannot match any line, or "".
-func (s *shell) BadPattern(pattern string) string {
+func BadPattern(pattern string) string {
 	if strings.TrimSpace(strings.TrimSuffix(pattern, ":*")) == "" {
 		return "a pattern of a command line has words and * only"
 	}

@@ -1,9 +1,10 @@
-package shell
+package line
 
 import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -19,18 +20,11 @@ const (
 // unknown is a word that the shell expands when the line runs.
 var unknown = toolcrib.Word{Unknown: true}
 
-// started collects the programs that a line starts, in the order of the line.
-type started struct {
-	programs []toolcrib.Program
-	scripts  []*syntax.File // scripts written on the line, as of sh -c '…'
-	depth    int            // depth of the current script
-	sets     bool           // whether the line sets variables that change where git finds its settings
-}
-
-func (s *started) tree(file *syntax.File) {
+// tree adds the programs that a script starts, in the order of the script.
+func (l *Line) tree(file *syntax.File) {
 	syntax.Walk(file, func(node syntax.Node) bool {
 		if set, ok := node.(*syntax.Assign); ok && set.Name != nil {
-			s.sets = s.sets || steersGit(set.Name.Value)
+			l.sets = l.sets || steersGit(set.Name.Value)
 		}
 		call, ok := node.(*syntax.CallExpr)
 		if !ok || len(call.Args) == 0 {
@@ -39,50 +33,50 @@ func (s *started) tree(file *syntax.File) {
 		words := make([]toolcrib.Word, len(call.Args))
 		for i, arg := range call.Args {
 			words[i] = unknown
-			if w, err := readWord(arg); err == nil {
+			if w, err := l.word(arg); err == nil {
 				words[i] = toolcrib.Word{Text: w.text, Unknown: w.pattern()}
 			}
 		}
-		s.add(words)
+		l.add(words)
 		return true
 	})
 }
 
 // command adds a command whose words are known.
-func (s *started) command(line []string) {
+func (l *Line) command(line []string) {
 	words := make([]toolcrib.Word, len(line))
 	for i, text := range line {
 		words[i].Text = text
 	}
-	s.add(words)
+	l.add(words)
 }
 
 // add adds a command and the programs that its arguments make it start. Those that cannot be
 // determined are added as one program with an unknown name.
-func (s *started) add(words []toolcrib.Word) {
+func (l *Line) add(words []toolcrib.Word) {
 	if len(words) == 0 {
 		return
 	}
-	if len(s.programs) >= maxPrograms || words[0].Unknown {
-		s.addUnknown()
+	if len(l.programs) >= maxPrograms || words[0].Unknown {
+		l.addUnknown()
 		return
 	}
 	name := path.Base(words[0].Text)
-	s.programs = append(s.programs, toolcrib.Program{Name: toolcrib.Word{Text: name}, Args: words[1:]})
+	l.programs = append(l.programs, toolcrib.Program{Name: toolcrib.Word{Text: name}, Args: words[1:]})
 	switch name {
 	case "sh", "bash", "dash", "zsh", "ksh", "ash":
-		s.shell(words[1:])
+		l.shell(words[1:])
 	case "eval":
-		s.script(words[1:])
+		l.script(words[1:])
 	case "git":
-		s.git(words[1:])
+		l.git(words[1:])
 	case "alias", "parallel":
-		s.addUnknown()
+		l.addUnknown()
 	case "find":
-		s.find(words[1:])
+		l.find(words[1:])
 	default:
 		if w, ok := starters()[name]; ok {
-			s.startedBy(w, name, words[1:])
+			l.startedBy(w, name, words[1:])
 		}
 	}
 }
@@ -94,26 +88,26 @@ func steersGit(name string) bool {
 }
 
 // git adds the programs that arguments of git make it start.
-func (s *started) git(words []toolcrib.Word) {
+func (l *Line) git(words []toolcrib.Word) {
 	command, _ := gitCommand(words)
 	for at := range command {
 		word := command[at].Text
 		script, inline := strings.CutPrefix(word, "--exec=")
 		switch rebase := command[0].Text == "rebase"; {
 		case command[0].Text == "bisect" && at > 0 && word == "run":
-			s.add(command[at+1:])
+			l.add(command[at+1:])
 		case rebase && inline:
-			s.script([]toolcrib.Word{{Text: script}})
+			l.script([]toolcrib.Word{{Text: script}})
 		case rebase && at+1 < len(command) && (word == "-x" || word == "--exec"):
-			s.script(command[at+1 : at+2])
+			l.script(command[at+1 : at+2])
 		}
 	}
 }
 
 // addUnknown adds a program of which nothing is known.
-func (s *started) addUnknown() {
-	if len(s.programs) <= maxPrograms {
-		s.programs = append(s.programs, toolcrib.Program{Name: unknown, Args: []toolcrib.Word{unknown}})
+func (l *Line) addUnknown() {
+	if len(l.programs) <= maxPrograms {
+		l.programs = append(l.programs, toolcrib.Program{Name: unknown, Args: []toolcrib.Word{unknown}})
 	}
 }
 
@@ -125,7 +119,8 @@ type starter struct {
 	input    bool   // whether it adds words of its input to the command
 }
 
-func starters() map[string]starter {
+// starters are the programs that run the command after their options.
+var starters = sync.OnceValue(func() map[string]starter {
 	return map[string]starter{
 		"env":     {flags: "i0v", values: "uC"},
 		"nice":    {flags: "0123456789", values: "n"},
@@ -144,39 +139,39 @@ func starters() map[string]starter {
 		"busybox": {}, "toybox": {},
 		"sudo": {flags: "nEHSbAkP", values: "ugCDhpRrTtU"}, "doas": {flags: "nL", values: "uC"},
 	}
-}
+})
 
 // startedBy adds the command after the options of a starter.
-func (s *started) startedBy(by starter, name string, words []toolcrib.Word) {
+func (l *Line) startedBy(by starter, name string, words []toolcrib.Word) {
 	at, operands := 0, by.operands
 	for ; at < len(words); at++ {
 		w := words[at]
 		option := strings.HasPrefix(w.Text, "-") && w.Text != "-"
 		switch {
 		case w.Unknown:
-			s.addUnknown()
+			l.addUnknown()
 			return
 		case w.Text == "--":
-			s.add(s.withInput(by, words[min(at+1+operands, len(words)):]))
+			l.add(l.withInput(by, words[min(at+1+operands, len(words)):]))
 			return
 		case strings.HasPrefix(w.Text, "--"):
 			if !strings.Contains(w.Text, "=") || strings.HasPrefix(w.Text, "--split-string") {
-				s.addUnknown() // its value may be the next word
+				l.addUnknown() // its value may be the next word
 				return
 			}
 		case option:
 			n, ok := by.option(w.Text[1:])
 			if !ok {
-				s.addUnknown()
+				l.addUnknown()
 				return
 			}
 			at += n
 		case name == "env" && strings.Contains(w.Text, "="):
-			s.sets = s.sets || steersGit(w.Text)
+			l.sets = l.sets || steersGit(w.Text)
 		case operands > 0:
 			operands--
 		default:
-			s.add(s.withInput(by, words[at:]))
+			l.add(l.withInput(by, words[at:]))
 			return
 		}
 	}
@@ -199,7 +194,7 @@ func (by starter) option(letters string) (more int, ok bool) {
 }
 
 // withInput returns a command with the words that its input adds.
-func (*started) withInput(by starter, words []toolcrib.Word) []toolcrib.Word {
+func (*Line) withInput(by starter, words []toolcrib.Word) []toolcrib.Word {
 	if by.input && len(words) > 0 {
 		words = append(words[:len(words):len(words)], unknown)
 	}
@@ -208,13 +203,13 @@ func (*started) withInput(by starter, words []toolcrib.Word) []toolcrib.Word {
 
 // shell adds the commands that a shell runs: those of the script after -c, or unknown ones from
 // its input. A script in a file is a program like any other.
-func (s *started) shell(words []toolcrib.Word) {
+func (l *Line) shell(words []toolcrib.Word) {
 	script := false
 	for at := 0; at < len(words); at++ {
 		w := words[at]
 		switch {
 		case w.Unknown || w.Text == "-s" || strings.HasPrefix(w.Text, "--") && w.Text != "--":
-			s.addUnknown()
+			l.addUnknown()
 			return
 		case w.Text == "--" || w.Text == "-":
 		case strings.HasPrefix(w.Text, "-"), strings.HasPrefix(w.Text, "+"):
@@ -223,38 +218,38 @@ func (s *started) shell(words []toolcrib.Word) {
 				at++
 			}
 		case script:
-			s.script(words[at : at+1])
+			l.script(words[at : at+1])
 			return
 		default:
 			return
 		}
 	}
-	s.addUnknown()
+	l.addUnknown()
 }
 
 // script adds the commands of a script that is written on the line.
-func (s *started) script(words []toolcrib.Word) {
+func (l *Line) script(words []toolcrib.Word) {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		if w.Unknown {
-			s.addUnknown()
+			l.addUnknown()
 			return
 		}
 		texts[i] = w.Text
 	}
 	file, err := parse(strings.Join(texts, " "))
-	if err != nil || s.depth >= maxScripts {
-		s.addUnknown()
+	if err != nil || l.depth >= maxScripts {
+		l.addUnknown()
 		return
 	}
-	s.scripts = append(s.scripts, file)
-	s.depth++
-	s.tree(file)
-	s.depth--
+	l.scripts = append(l.scripts, file)
+	l.depth++
+	l.tree(file)
+	l.depth--
 }
 
 // find adds the commands after -exec and similar options.
-func (s *started) find(words []toolcrib.Word) {
+func (l *Line) find(words []toolcrib.Word) {
 	for at := 0; at < len(words); at++ {
 		switch words[at].Text {
 		case "-exec", "-execdir", "-ok", "-okdir":
@@ -269,16 +264,16 @@ func (s *started) find(words []toolcrib.Word) {
 			}
 			command = append(command, w)
 		}
-		s.add(command)
+		l.add(command)
 	}
 }
 
 // checkForbidden refuses programs and redirections that no mode allows (C12). It checks only the
 // programs that are started, not words in their arguments. It prevents accidents, not attacks: a
 // shell can express everything in other ways, and only the sandbox confines a line.
-func checkForbidden(file *syntax.File, programs []toolcrib.Program) error {
+func (l *Line) checkForbidden() error {
 	var refused error
-	syntax.Walk(file, func(node syntax.Node) bool {
+	syntax.Walk(l.file, func(node syntax.Node) bool {
 		if refused != nil {
 			return false
 		}
@@ -287,7 +282,7 @@ func checkForbidden(file *syntax.File, programs []toolcrib.Program) error {
 			if n.Word == nil || n.Hdoc != nil {
 				break
 			}
-			if w, err := readWord(n.Word); err == nil && blockDevice.MatchString(w.text) {
+			if w, err := l.word(n.Word); err == nil && blockDevice.MatchString(w.text) {
 				refused = refuse("writing to a disk is never allowed")
 			}
 		case *syntax.FuncDecl:
@@ -295,8 +290,8 @@ func checkForbidden(file *syntax.File, programs []toolcrib.Program) error {
 		}
 		return true
 	})
-	for i := 0; refused == nil && i < len(programs); i++ {
-		refused = forbidden(&programs[i])
+	for i := 0; refused == nil && i < len(l.programs); i++ {
+		refused = forbidden(&l.programs[i])
 	}
 	return refused
 }
@@ -333,7 +328,7 @@ func forbidden(p *toolcrib.Program) error {
 		for _, w := range p.Args {
 			line += " " + w.Text
 		}
-		return refuse("%s is never allowed", quote(line))
+		return refuse("%s is never allowed", Quote(line))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package shell
+package line
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ type program struct {
 type judge struct {
 	name string
 	prog *program
-	*plan
+	*draft
 
 	seen map[string]bool   // options given, by letter or long name
 	last map[string]string // last argument of each of them
@@ -74,12 +74,12 @@ func (j *judge) judged(args []string) ([]string, error) {
 }
 
 func (j *judge) unknown(option string) error {
-	return refuse("%s with %s is not allowed%s", j.name, quote(option), j.hint())
+	return refuse("%s with %s is not allowed%s", j.name, Quote(option), j.hint())
 }
 
 // hint lists the allowed options, for a refusal.
 func (j *judge) hint() string {
-	letters, long := j.prog.table()
+	letters, long := j.prog.list()
 	text := "; allowed options: -" + strings.NewReplacer(":", "", "?", "", "@", "").Replace(letters)
 	if j.prog.number {
 		text += " -NUM"
@@ -92,14 +92,14 @@ func (j *judge) hint() string {
 
 const marks = ":?@"
 
-func (p *program) table() (letters string, long []string) {
+func (p *program) list() (letters string, long []string) {
 	n := strings.IndexAny(p.options+" ", " \n")
 	return p.options[:n], strings.Fields(p.options[n:])
 }
 
 // known reports whether an option is allowed, and how it takes an argument.
 func (p *program) known(name string) (kind argument, ok bool) {
-	letters, long := p.table()
+	letters, long := p.list()
 	if len(name) == 1 && !strings.Contains(marks, name) {
 		_, after, ok := strings.Cut(letters, name)
 		if ok && after != "" && strings.Contains(marks, after[:1]) {
@@ -165,7 +165,8 @@ func (j *judge) option(shown, name string, kind argument, inline string, given b
 	}
 	j.last[name] = inline
 	if kind == readFile {
-		return used, j.reads(inline)
+		_, err := j.reads(inline)
+		return used, err
 	}
 	return used, nil
 }

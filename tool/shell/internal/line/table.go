@@ -1,17 +1,18 @@
-package shell
+package line
 
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
-// programs returns the built-in table: programs with the options that only read files of the
+// table returns the built-in table: programs with the options that only read files of the
 // workspace and print. It leaves out options that write (sort -o), run another program (sort
 // --compress-program, diff -l), read a list of files (wc --files0-from), follow links (ls -L,
 // grep -R), wait (tail -f), use much memory or set the clock, and abbreviated long options.
-func programs() map[string]*program {
+var table = sync.OnceValue(func() map[string]*program {
 	test := &program{whole: testExpression}
 	return map[string]*program{
 		"echo":  {whole: anyWords},
@@ -52,7 +53,7 @@ func programs() map[string]*program {
 			ignore-all-space ignore-blank-lines ignore-matching-lines: text strip-trailing-cr minimal
 			speed-large-files color?`},
 	}
-}
+})
 
 // anyWords allows any arguments, for programs that only print or ignore them.
 func anyWords(*judge, []string) error { return nil }
@@ -67,7 +68,7 @@ func noOperands(j *judge, operands []string) error {
 // files judges operands that are files to be read.
 func files(j *judge, operands []string) error {
 	for _, name := range operands {
-		if err := j.reads(name); err != nil {
+		if _, err := j.reads(name); err != nil {
 			return err
 		}
 	}
@@ -86,7 +87,7 @@ func atMostOneFile(j *judge, operands []string) error {
 func dateFormat(j *judge, operands []string) error {
 	for _, word := range operands {
 		if !strings.HasPrefix(word, "+") {
-			return refuse("%s with %s would set the clock; a format begins with +", j.name, quote(word))
+			return refuse("%s with %s would set the clock; a format begins with +", j.name, Quote(word))
 		}
 	}
 	return nil
@@ -104,7 +105,7 @@ func searched(j *judge, operands []string) error {
 		case "recurse":
 			j.seen["r"] = true
 		default:
-			return refuse("%s: directories can be read, skip or recurse, not %s", j.name, quote(action))
+			return refuse("%s: directories can be read, skip or recurse, not %s", j.name, Quote(action))
 		}
 	}
 	if !j.has("e", "regexp", "f", "file") && len(operands) > 0 {
@@ -148,23 +149,21 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 		operands = []string{"."}
 	}
 	for _, name := range operands {
-		if err := j.reads(name); err != nil {
+		p, err := j.reads(name)
+		if err != nil {
 			return err
 		}
 		if !recursive || name == "-" || name == devNull {
 			continue
 		}
-		p, err := j.find(name)
-		if err != nil {
-			return err
-		}
+		abs := j.abs(p.Real)
 		if p.Info != nil && p.Info.IsDir() {
-			j.plan.whole(j.w.Abs(p.Real))
+			j.whole(abs)
 		}
-		if j.set.holdsHidden(j.w.Abs(p.Real)) {
+		if j.HoldsHidden(abs) {
 			j.outside = true
 			return protects("%s is protected in part: toolcrib's own data is below it. Name the folders or files that you need",
-				quote(name))
+				Quote(name))
 		}
 	}
 	return nil
@@ -172,26 +171,25 @@ func (j *judge) folders(operands []string, recursive, itself bool) error {
 
 // reads judges a file to be read: it must be in the workspace, and be a regular file, a folder or
 // missing.
-func (j *judge) reads(name string) error {
+func (j *judge) reads(name string) (beneath.Place, error) {
 	if name == "-" || name == devNull {
-		return nil
+		return beneath.Place{}, nil
 	}
 	p, err := j.find(name)
 	if err != nil {
-		return err
+		return p, err
 	}
 	if p.Info != nil && !p.Info.Mode().IsRegular() && !p.Info.IsDir() {
-		return refuse("%s is %s; only regular files and folders can be read", quote(name), beneath.Special(p.Info.Mode()))
+		return p, refuse("%s is %s; only regular files and folders can be read", Quote(name), beneath.Special(p.Info.Mode()))
 	}
 	j.touch(p)
-	j.looked[len(j.looked)-1].reads = true
-	return nil
+	j.look(looked{name, p.Real, true})
+	return p, nil
 }
 
-// findValues are find's tests and actions with one argument that is no file,
-// findFiles those with a file, findPlain those without an argument. Everything
-// else is refused: -exec, -execdir, -ok, -okdir, -delete, -fprint, -fprint0,
-// -fprintf, -fls, -files0-from, -follow, …
+// findValues are find's tests and actions with one argument that is not a file, findFiles those
+// with a file, findPlain those without an argument. Everything else is refused: -exec, -execdir,
+// -ok, -okdir, -delete, -fprint, -fprint0, -fprintf, -fls, -files0-from, -follow, …
 var (
 	findValues = strings.Fields(`-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -maxdepth
 		-mindepth -amin -atime -cmin -ctime -mmin -mtime -size -type -xtype -perm -links -inum -uid -gid -user -group -used
@@ -226,20 +224,20 @@ func findExpression(j *judge, args []string) error {
 			if !slices.Contains(findFiles, word) {
 				continue
 			}
-			if err := j.reads(args[i]); err != nil {
+			if _, err := j.reads(args[i]); err != nil {
 				return err
 			}
 		case strings.HasPrefix(word, "-"):
 			return refuse("%s with %s is not allowed; it may search and print (-name, -type, -size, -newer, -maxdepth, -print, -printf, …), and neither run, write, delete nor follow links",
-				j.name, quote(word))
+				j.name, Quote(word))
 		default:
-			return refuse("%s: %s is after the expression; folders come first", j.name, quote(word))
+			return refuse("%s: %s is after the expression; folders come first", j.name, Quote(word))
 		}
 	}
 	return nil
 }
 
-// testOperators are the words of test's expressions that are no operands.
+// testOperators are the words of test's expressions that are not operands.
 var testOperators = strings.Fields(`! ( ) = == != < > -a -o -b -c -d -e -f -g -G -h -k -L -N -O -p -r -s -S -t -u -w -x -z -n
 	-eq -ne -lt -le -gt -ge -nt -ot -ef -l`)
 
@@ -257,7 +255,7 @@ func testExpression(j *judge, args []string) error {
 		case word == "" || slices.Contains(testOperators, word) || digits(strings.TrimPrefix(word, "-")):
 		case word == "--help" || word == "--version":
 		case strings.HasPrefix(word, "-"):
-			return refuse("%s with %s is not allowed; allowed are the tests of POSIX", j.name, quote(word))
+			return refuse("%s with %s is not allowed; allowed are the tests of POSIX", j.name, Quote(word))
 		default:
 			p, err := j.find(word)
 			if err != nil {
