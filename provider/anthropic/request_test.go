@@ -236,6 +236,12 @@ func TestOutputSchema(t *testing.T) {
 	if got := string(r.fields(t)["output_config"]); got != want {
 		t.Errorf("output_config %s, want %s", got, want)
 	}
+	req.OutputSchema = json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#/$defs/a","description":"d"}},"$defs":{"a":{"type":"string"}}}`)
+	r, _ = send(t, anthropic.Options{}, req)
+	want = `{"format":{"type":"json_schema","schema":{"$defs":{"a":{"type":"string"}},"additionalProperties":false,"properties":{"a":{"$ref":"#/$defs/a"}},"type":"object"}}}`
+	if got := string(r.fields(t)["output_config"]); got != want {
+		t.Errorf("a description next to a reference: output_config %s, want %s", got, want)
+	}
 	many := ""
 	for i := range 25 {
 		many += fmt.Sprintf(`"p%d":{},`, i)

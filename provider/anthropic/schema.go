@@ -30,25 +30,19 @@ func checkNames(schema json.RawMessage) error {
 	return nil
 }
 
-// strictSchema converts a schema of the answer into the subset that structured
-// outputs accept: no further properties, no numeric or length limits (the answer
-// is checked against the whole schema elsewhere). It returns nil if that would change the
-// meaning of the schema.
+// strictSchema converts a schema of the answer into the subset that structured outputs accept, with
+// all models that have them: no further properties, no numeric or length limits, no recursion, and
+// no member next to a $ref. It returns nil if that would change the meaning of the schema. The
+// answer is checked against the whole schema elsewhere. Schemas of tools are not converted: as
+// input_schema the API takes JSON Schema 2020-12.
 func strictSchema(raw json.RawMessage) []byte {
-	var doc any
+	var root map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	if dec.Decode(&doc) != nil {
+	if dec.Decode(&root) != nil || root == nil || recursive(root) || !narrow(root, 0) || tooComplex(root) {
 		return nil
 	}
-	root, ok := doc.(map[string]any)
-	if !ok || recursive(root) || !narrow(root, 0) || tooComplex(root) {
-		return nil
-	}
-	out, err := json.Marshal(root)
-	if err != nil {
-		return nil
-	}
+	out, _ := json.Marshal(root) // what was decoded can be encoded
 	return out
 }
 
@@ -76,9 +70,12 @@ func narrow(schema map[string]any, depth int) bool {
 	if f, ok := schema["format"].(string); ok && !slices.Contains(formats, f) {
 		delete(schema, "format")
 	}
-	if ref, ok := schema["$ref"].(string); ok && (depth > 24 ||
-		!strings.HasPrefix(ref, "#/$defs/") && !strings.HasPrefix(ref, "#/definitions/")) {
-		return false
+	if ref, ok := schema["$ref"].(string); ok {
+		if depth > 24 || !strings.HasPrefix(ref, "#/$defs/") && !strings.HasPrefix(ref, "#/definitions/") {
+			return false
+		}
+		delete(schema, "title")
+		delete(schema, "description")
 	}
 	if branches, ok := schema["oneOf"]; ok && schema["anyOf"] == nil {
 		schema["anyOf"] = branches

@@ -13,11 +13,10 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Bounds of a schema in a request. References are expanded,
-// so that a small schema could become a huge one.
+// Bounds of a schema. References are expanded, so that a small schema could become a huge one.
 const (
-	maxSchemaBytes = 1 << 20
-	partBytes      = 200 // the least that a schema, or a merged member, counts as
+	maxSchemaBytes = 1 << 20 // of the schema, and of the parts that references are replaced by
+	refBytes       = 200     // counted for each reference in addition
 	maxSchemaDepth = 30
 	maxHintBytes   = 200
 )
@@ -58,13 +57,14 @@ func answerSchema(raw json.RawMessage) []byte {
 }
 
 // projector converts a JSON Schema into the subset that the API documents for
-// responseJsonSchema and parametersJsonSchema: $ref is expanded, const becomes
-// enum, oneOf becomes anyOf, allOf is merged. Limits that are not in the subset
-// are added to the description for the model; the gate judges calls by the
-// tool's own schema.
+// responseJsonSchema and parametersJsonSchema. All models, including those of generation 3, reject
+// a whole request if one tool has a $ref with members next to it, to a place outside of $defs, or
+// in a required property that leads to itself; so references are expanded. They ignore const, allOf
+// and most limits: const becomes enum, allOf is merged, and limits are added to the description for
+// the model. The gate judges calls by the tool's own schema.
 type projector struct {
 	root  any
-	left  int      // bytes that the schema may still have
+	left  int      // bytes that references may still be replaced by
 	refs  []string // references that are being expanded
 	lossy bool     // something was left out that no description mentions
 	err   error
@@ -76,7 +76,8 @@ func (p *projector) fail(format string, args ...any) {
 	}
 }
 
-// spend counts n bytes of the resulting schema and reports whether it is within bounds.
+// spend counts n bytes that a schema grows by, or that are copied, and reports whether there are
+// any left.
 func (p *projector) spend(n int) bool {
 	if p.left -= n; p.left < 0 {
 		p.fail("its schema is longer than %d bytes once its references are resolved", maxSchemaBytes)
@@ -112,7 +113,7 @@ func (p *projector) top() object {
 
 func (p *projector) schema(v any, depth int) object {
 	o, ok := v.(object)
-	if !p.spend(partBytes) || !ok || depth > maxSchemaDepth {
+	if p.err != nil || !ok || depth > maxSchemaDepth {
 		p.lossy = p.lossy || depth > maxSchemaDepth || v == false
 		return object{}
 	}
@@ -139,7 +140,9 @@ func (p *projector) flat(o object, depth int) object {
 		p.lossy = true
 	} else if ref != "" {
 		p.refs = append(p.refs, ref)
-		flat = p.merge(flat, p.flat(p.find(ref), depth+1))
+		if part := p.find(ref); p.spend(refBytes + len(encode(nil, part))) {
+			flat = p.merge(flat, p.flat(part, depth+1))
+		}
 	}
 	branches, _ := o.get("allOf").([]any)
 	for _, v := range branches {
@@ -171,9 +174,6 @@ func (p *projector) find(ref string) object {
 }
 
 func (p *projector) merge(a, b object) object {
-	if !p.spend(partBytes * (1 + len(b))) { // also if b is empty, because there may be very many
-		return a
-	}
 	for _, f := range b {
 		have := a.get(f.name)
 		switch more := f.value.(type) {
@@ -181,7 +181,7 @@ func (p *projector) merge(a, b object) object {
 			if properties, ok := have.(object); ok && f.name == "properties" {
 				properties = slices.Clone(properties)
 				for _, inner := range more {
-					if p.spend(partBytes + len(properties)) {
+					if p.spend(len(properties)) {
 						properties = properties.add(inner.name, inner.value)
 					}
 				}
@@ -228,7 +228,7 @@ func (p *projector) members(o object, depth int) object {
 			f.name == "format" && slices.Contains(formats, f.value):
 			out = out.add(f.name, f.value)
 		case f.name == "title", f.name == "description":
-			if isText && text != "" && p.spend(len(text)) {
+			if isText && text != "" {
 				out = out.add(f.name, text)
 			}
 		case f.name == "enum":
@@ -238,7 +238,7 @@ func (p *projector) members(o object, depth int) object {
 		case f.name == "properties":
 			out = out.add(f.name, p.properties(inner, depth))
 		case f.name == "required":
-			out = out.add(f.name, p.required(list, o))
+			out = out.add(f.name, required(list, o))
 		case f.name == "items" && list == nil, f.name == "additionalProperties" && isObject && len(inner) > 0:
 			if out.get(f.name) == nil {
 				out = out.add(f.name, p.schema(f.value, depth+1))
@@ -260,9 +260,7 @@ func (p *projector) members(o object, depth int) object {
 	}
 	if len(hints) > 0 {
 		text, _ := out.get("description").(string)
-		text = strings.TrimSpace(text + " (" + strings.Join(hints, ", ") + ")")
-		p.spend(len(text))
-		out = out.set("description", text)
+		out = out.set("description", strings.TrimSpace(text+" ("+strings.Join(hints, ", ")+")"))
 	}
 	return out
 }
@@ -315,14 +313,11 @@ func typeNames(v any) any {
 func (p *projector) enum(list []any) any {
 	var values []any
 	for _, v := range list {
-		text, isText := v.(string)
-		_, isNumber := v.(json.Number)
-		switch {
-		case !p.spend(1 + len(text)):
-			return nil
-		case isText || isNumber:
+		switch v.(type) {
+		case string, json.Number:
 			values = append(values, v)
-		case v != nil:
+		case nil:
+		default:
 			p.lossy = true
 			return nil
 		}
@@ -351,15 +346,15 @@ func (p *projector) properties(list object, depth int) any {
 }
 
 // required returns the names that are among the properties; the API rejects others.
-func (p *projector) required(list []any, o object) any {
+func required(list []any, o object) any {
 	properties, _ := o.get("properties").(object)
-	known := make(map[any]bool, len(properties))
+	known := make(map[string]bool, len(properties))
 	for _, one := range properties {
-		known[one.name] = p.spend(1)
+		known[one.name] = true
 	}
 	var names []any
 	for _, v := range list {
-		if name, ok := v.(string); ok && p.spend(1+len(name)) && known[name] {
+		if name, ok := v.(string); ok && known[name] {
 			names, known[name] = append(names, v), false
 		}
 	}
