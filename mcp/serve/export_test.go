@@ -12,8 +12,8 @@ func (h *HTTP) Sweep(earlier time.Duration) {
 	}
 }
 
-// Desks returns how many sessions, and clients without one, are served.
-func (h *HTTP) Desks() int { return len(h.all()) }
+// Endpoints returns how many sessions, and clients without one, are served.
+func (h *HTTP) Endpoints() int { return len(h.all()) }
 
 // Requests returns how many requests are under way.
 func (h *HTTP) Requests() (n int) {

@@ -25,11 +25,11 @@ import (
 
 // Bounds of clients over HTTP.
 const (
-	maxSessions = 32   // sessions of a user; a new one replaces the one that was idle for the longest
-	maxRequests = 256  // requests of a user at a time, including those that only listen
-	maxDesks    = 1024 // desks of all users, including their sessions
-	sessionIdle = 30 * time.Minute
-	deskIdle    = 10 * time.Minute
+	maxSessions  = 32   // sessions of a user; a new one replaces the one that was idle for the longest
+	maxRequests  = 256  // requests of a user at a time, including those that only listen
+	maxEndpoints = 1024 // endpoints of all users, including their sessions
+	sessionIdle  = 30 * time.Minute
+	endpointIdle = 10 * time.Minute
 	// readFor is how long a client without a session remains marked by untrusted data that it has read.
 	readFor = time.Hour
 	sweep   = time.Minute
@@ -52,14 +52,14 @@ type HTTP struct {
 	ctx context.Context // context of all clients; its end leaves their runs to be resumed
 	end context.CancelCauseFunc
 
-	mu       sync.Mutex
-	desks    map[string]*desk // by their keys
-	requests map[string]int   // in-flight requests, by user
-	running  sync.WaitGroup   // requests, the watch, and desks that are ending
+	mu        sync.Mutex
+	endpoints map[string]*endpoint // by their keys
+	requests  map[string]int       // in-flight requests, by user
+	running   sync.WaitGroup       // requests, the watch, and endpoints that are ending
 }
 
-// desk serves a session, or all clients without a session that have the same rights for the same agent.
-type desk struct {
+// endpoint serves a session, or all clients without a session that have the same rights for the same agent.
+type endpoint struct {
 	*Server
 	key       string // ID of the session, or the principal, agent and configuration
 	of        string // principal and agent
@@ -73,13 +73,13 @@ type desk struct {
 }
 
 // busy reports whether a request or a question is open there, even if its connection broke; HTTP.mu is held.
-func (d *desk) busy() bool {
-	return d.requests > d.listening || d.calls.Load() > 0 || d.rounds.open.Load() > 0
+func (e *endpoint) busy() bool {
+	return e.requests > e.listening || e.calls.Load() > 0 || e.rounds.open.Load() > 0
 }
 
 // NewHTTP returns an [HTTP]. Close must be called.
 func NewHTTP(o HTTPOptions) *HTTP {
-	h := &HTTP{HTTPOptions: o, desks: map[string]*desk{}, requests: map[string]int{}}
+	h := &HTTP{HTTPOptions: o, endpoints: map[string]*endpoint{}, requests: map[string]int{}}
 	h.ctx, h.end = context.WithCancelCause(context.Background())
 	h.running.Go(h.watch)
 	return h
@@ -95,8 +95,8 @@ func (h *HTTP) Close(ctx context.Context) error {
 	go func() {
 		defer close(left)
 		h.running.Wait()
-		for _, d := range h.all() {
-			d.shut()
+		for _, e := range h.all() {
+			e.shut()
 		}
 	}()
 	select {
@@ -125,7 +125,7 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 		id = r.Header.Get(sessionHeader)
 		begins = id == "" && r.Method == http.MethodPost && first.Method == "initialize"
 	}
-	d, leave, err := h.enter(r, q, id, begins, r.Method == http.MethodGet || first.Method == "subscriptions/listen")
+	e, leave, err := h.enter(r, q, id, begins, r.Method == http.MethodGet || first.Method == "subscriptions/listen")
 	if err != nil {
 		return err
 	}
@@ -139,12 +139,12 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 	out.streams = r.Method == http.MethodPost && first.ID != nil && first.Method != "initialize"
 	switch {
 	case id != "" && r.Method == http.MethodDelete:
-		d.end(service.Cancelled("MCP client (for " + q.Who.User + ")"))
-		defer h.drop(d)
+		e.end(service.Cancelled("MCP client (for " + q.Who.User + ")"))
+		defer h.drop(e)
 	case begins:
 		defer func() { // the session did not begin, or its client does not know of it
-			if !out.begun || out.header.Get(sessionHeader) == "" || len(slices.Collect(d.sdk.Sessions())) == 0 {
-				h.drop(d)
+			if !out.begun || out.header.Get(sessionHeader) == "" || len(slices.Collect(e.sdk.Sessions())) == 0 {
+				h.drop(e)
 			}
 		}()
 	}
@@ -155,7 +155,7 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request, q *Request) error {
 		return nil
 	}
 	defer out.beat(ctx, pingEvery, cancel)()
-	d.handler.ServeHTTP(out, r)
+	e.handler.ServeHTTP(out, r)
 	return nil
 }
 
@@ -234,9 +234,9 @@ func full(text string) error {
 	return err
 }
 
-// enter returns the desk for a request, and makes it if needed. If id is not "", it is that of a session. leave must
-// be called.
-func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens bool) (d *desk, leave func(), err error) {
+// enter returns the endpoint for a request, and makes it if needed. id is that of a session, or "". The function
+// that it returns must be called when the request is answered.
+func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens bool) (*endpoint, func(), error) {
 	s, user := h.Service(), q.Who.User
 	of, err := json.Marshal([]any{q.Who, q.Agent})
 	if err != nil {
@@ -249,11 +249,11 @@ func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens boo
 		key = fmt.Sprintf("%s %p", of, s)
 	}
 	h.mu.Lock()
-	d = h.desks[key]
+	e := h.endpoints[key]
 	switch {
 	case h.ctx.Err() != nil:
 		err = toolcrib.Errorf(toolcrib.CodeOverloaded, "the server is ending")
-	case id != "" && (d == nil || d.of != string(of) || d.service != s):
+	case id != "" && (e == nil || e.of != string(of) || e.service != s):
 		err = toolcrib.Errorf(toolcrib.CodeNotFound, "session not found; initialize a new one")
 	case h.requests[user] >= maxRequests:
 		err = full("you have as many requests under way as one user may have")
@@ -265,17 +265,17 @@ func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens boo
 	h.requests[user]++
 	h.running.Add(1)
 	count := func(n int) { // h.mu is held
-		if d == nil {
+		if e == nil {
 			return
 		}
-		d.requests += n
-		if d.last = time.Now(); listens {
-			d.listening += n
+		e.requests += n
+		if e.last = time.Now(); listens {
+			e.listening += n
 		}
 	}
 	count(1)
 	h.mu.Unlock()
-	leave = func() {
+	leave := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.requests[user]--; h.requests[user] == 0 {
@@ -284,91 +284,91 @@ func (h *HTTP) enter(r *http.Request, q *Request, id string, begins, listens boo
 		count(-1)
 		h.running.Done()
 	}
-	if d != nil {
-		return d, leave, nil
+	if e != nil {
+		return e, leave, nil
 	}
-	made, err := h.desk(r.Context(), s, q, &desk{key: key, of: string(of), user: user, session: begins, service: s})
+	made, err := h.open(r.Context(), s, q, &endpoint{key: key, of: string(of), user: user, session: begins, service: s})
 	if err == nil {
 		h.mu.Lock()
-		if d, err = h.seat(made); err == nil {
+		if e, err = h.add(made); err == nil {
 			count(1)
 		}
 		h.mu.Unlock()
 	}
-	if made != nil && made != d {
+	if made != nil && made != e {
 		made.shut()
 	}
 	if err != nil {
 		leave()
 		return nil, nil, err
 	}
-	return d, leave, nil
+	return e, leave, nil
 }
 
-// desk completes a new desk with its server.
-func (h *HTTP) desk(ctx context.Context, s *service.Service, q *Request, d *desk) (*desk, error) {
+// open adds the server and the handler to a new endpoint.
+func (h *HTTP) open(ctx context.Context, s *service.Service, q *Request, e *endpoint) (*endpoint, error) {
 	serving, err := s.Serve(h.ctx, q.Who, service.StartRequest{Agent: q.Agent, Workspace: q.Workspace})
 	if err != nil {
 		return nil, err
 	}
 	serving.Within(h.Pool)
-	d.Server = New(Options{
-		Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Env.Mask.Mask, Log: h.Log, ByItself: true, Session: d.key,
+	e.Server = New(Options{
+		Serving: serving, Version: h.Version, Self: h.Self, Mask: s.Env.Mask.Mask, Log: h.Log, ByItself: true, Session: e.key,
 	})
-	d.begin(h.ctx)
-	err = sdk.AddReceivingCustomMethod(d.sdk, unknown,
+	e.begin(h.ctx)
+	err = sdk.AddReceivingCustomMethod(e.sdk, unknown,
 		func(context.Context, *sdk.ServerSession, *sdk.ParamsBase) (*sdk.ResultBase, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}
 		})
-	if err == nil && !d.session {
+	if err == nil && !e.session {
 		err = serving.ReadBefore(ctx, time.Now().Add(-readFor))
 	}
 	if err == nil {
-		err = d.offer(ctx)
+		err = e.offer(ctx)
 	}
 	if err != nil {
-		d.shut()
+		e.shut()
 		return nil, err
 	}
 	o := &sdk.StreamableHTTPOptions{
 		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the front end does both
-		Stateless: !d.session, PropagateRequestCancellation: !d.session,
+		Stateless: !e.session, PropagateRequestCancellation: !e.session,
 	}
-	if d.session {
+	if e.session {
 		o.EventStore = &replay{next: map[string]int{}}
 	}
-	d.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.sdk }, o)
-	return d, nil
+	e.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return e.sdk }, o)
+	return e, nil
 }
 
-// seat adds a desk, or returns the one that another request has made meanwhile; h.mu is held.
-func (h *HTTP) seat(d *desk) (*desk, error) {
-	own := func(other *desk) bool { return other.session && other.user == d.user }
+// add adds an endpoint, or returns the one that another request has made meanwhile; h.mu is held.
+func (h *HTTP) add(e *endpoint) (*endpoint, error) {
+	own := func(other *endpoint) bool { return other.session && other.user == e.user }
 	n := 0
-	for _, other := range h.desks {
+	for _, other := range h.endpoints {
 		if own(other) {
 			n++
 		}
 	}
-	switch known := h.desks[d.key]; {
+	switch known := h.endpoints[e.key]; {
 	case known != nil:
 		return known, nil
-	case d.session && n >= maxSessions && !h.spare(own):
+	case e.session && n >= maxSessions && !h.evict(own):
 		return nil, full("you have as many sessions in use as one user may have")
-	case len(h.desks) >= maxDesks && !h.spare(func(*desk) bool { return true }):
+	case len(h.endpoints) >= maxEndpoints && !h.evict(func(*endpoint) bool { return true }):
 		return nil, full("as many clients are served as there can be")
 	}
-	h.desks[d.key] = d
-	return d, nil
+	h.endpoints[e.key] = e
+	return e, nil
 }
 
-// spare drops the desk that was idle for the longest of those that of selects, and reports whether there was one;
-// h.mu is held.
-func (h *HTTP) spare(of func(*desk) bool) bool {
-	var oldest *desk
-	for _, d := range h.desks {
-		if of(d) && d.requests == 0 && !d.busy() && (oldest == nil || d.last.Before(oldest.last)) {
-			oldest = d
+// evict drops the longest idle endpoint of those for which of returns true, and reports whether there was one; h.mu
+// is held.
+func (h *HTTP) evict(of func(*endpoint) bool) bool {
+	var oldest *endpoint
+	for _, e := range h.endpoints {
+		if of(e) && e.requests == 0 && !e.busy() && (oldest == nil || e.last.Before(oldest.last)) {
+			oldest = e
 		}
 	}
 	if oldest != nil {
@@ -377,37 +377,37 @@ func (h *HTTP) spare(of func(*desk) bool) bool {
 	return oldest != nil
 }
 
-// drop ends a desk.
-func (h *HTTP) drop(d *desk) {
+// drop ends an endpoint.
+func (h *HTTP) drop(e *endpoint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dropLocked(d)
+	h.dropLocked(e)
 }
 
-func (h *HTTP) dropLocked(d *desk) {
-	if h.desks[d.key] == d {
-		delete(h.desks, d.key)
-		h.running.Go(d.shut)
+func (h *HTTP) dropLocked(e *endpoint) {
+	if h.endpoints[e.key] == e {
+		delete(h.endpoints, e.key)
+		h.running.Go(e.shut)
 	}
 }
 
-// shut ends the session and the calls of a desk. Runs of calls that were not cancelled are left to be resumed.
-func (d *desk) shut() {
-	d.end(errGone)
-	for s := range d.sdk.Sessions() {
+// shut ends the session and the calls of an endpoint. Runs of calls that were not cancelled are left to be resumed.
+func (e *endpoint) shut() {
+	e.end(errGone)
+	for s := range e.sdk.Sessions() {
 		_ = s.Close() // its client has gone
 	}
-	d.rounds.running.Wait()
-	d.Serving.Close()
+	e.rounds.running.Wait()
+	e.Serving.Close()
 }
 
-func (h *HTTP) all() []*desk {
+func (h *HTTP) all() []*endpoint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.desks))
+	return slices.Collect(maps.Values(h.endpoints))
 }
 
-// watch notifies clients that listen of changes, and drops desks that were idle for long.
+// watch notifies clients that listen of changes, and drops endpoints that were idle for long.
 func (h *HTTP) watch() {
 	tick := time.NewTicker(offerEvery)
 	defer tick.Stop()
@@ -421,31 +421,31 @@ func (h *HTTP) watch() {
 		if due {
 			swept = time.Now()
 		}
-		for _, d := range h.all() {
+		for _, e := range h.all() {
 			h.mu.Lock()
-			listening, stale := d.listening > 0, d.service != h.Service()
+			listening, stale := e.listening > 0, e.service != h.Service()
 			h.mu.Unlock()
 			if listening {
-				if err := d.offer(h.ctx); err != nil && h.ctx.Err() == nil {
-					h.Log.WarnContext(h.ctx, "the offer of tools", "error", d.Mask(err.Error()))
+				if err := e.offer(h.ctx); err != nil && h.ctx.Err() == nil {
+					h.Log.WarnContext(h.ctx, "the offer of tools", "error", e.Mask(err.Error()))
 				}
 			}
 			if due || stale {
-				h.sweep(d, stale)
+				h.sweep(e, stale)
 			}
 		}
 	}
 }
 
-// sweep drops an idle desk. If stale is set, it drops a session that is not busy, even if its client listens.
-func (h *HTTP) sweep(d *desk, stale bool) {
+// sweep drops an idle endpoint. If stale is set, it drops a session that is not busy, even if its client listens.
+func (h *HTTP) sweep(e *endpoint, stale bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	idle := deskIdle
-	if d.session {
+	idle := endpointIdle
+	if e.session {
 		idle = sessionIdle
 	}
-	if !d.busy() && (stale && d.session || d.requests == 0 && (stale || time.Since(d.last) > idle)) {
-		h.dropLocked(d)
+	if !e.busy() && (stale && e.session || e.requests == 0 && (stale || time.Since(e.last) > idle)) {
+		h.dropLocked(e)
 	}
 }

@@ -197,7 +197,7 @@ func TestHTTP_IdleSession(t *testing.T) {
 	}
 	until(t, "what nobody uses is forgotten", func() bool {
 		p.http.Sweep(11 * time.Minute)
-		return p.http.Desks() == 0
+		return p.http.Endpoints() == 0
 	})
 }
 
@@ -292,6 +292,6 @@ func TestHTTP_Reload(t *testing.T) {
 	}
 	until(t, "what was under the old configuration is forgotten", func() bool {
 		p.http.Sweep(0)
-		return p.http.Desks() == 1
+		return p.http.Endpoints() == 1
 	})
 }

@@ -276,7 +276,7 @@ func TestServe_RoundsHostile(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	p.http.Sweep(time.Hour)
-	if p.http.Desks() != 1 {
+	if p.http.Endpoints() != 1 {
 		t.Error("a client that is asked is taken for idle")
 	}
 	if err := p.http.Close(t.Context()); err != nil {

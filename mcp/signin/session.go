@@ -67,8 +67,8 @@ func (c *Credentials) client() (*http.Client, error) {
 	return client(at, c.private(at)), nil
 }
 
-// trade exchanges a grant for tokens. If it returns an error, c is unchanged.
-func (c *Credentials) trade(ctx context.Context, client *http.Client, grant url.Values) error {
+// exchange exchanges a grant for tokens. If it returns an error, c is unchanged.
+func (c *Credentials) exchange(ctx context.Context, client *http.Client, grant url.Values) error {
 	grant.Set("resource", c.Resource)
 	request := clientcredentials.Config{
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, TokenURL: c.TokenURL, EndpointParams: grant,
@@ -224,7 +224,7 @@ func (s *Session) send(inner http.RoundTripper, q *http.Request) (*http.Response
 		_ = r.Body.Close() // nothing of it was used
 		switch {
 		case r.StatusCode == http.StatusForbidden:
-			return nil, s.short(strings.Fields(parameter(challenges, "scope")))
+			return nil, s.needsScopes(strings.Fields(parameter(challenges, "scope")))
 		case again || q.Body != nil && q.GetBody == nil:
 			return nil, s.needs("it refuses the sign-in")
 		}
@@ -269,8 +269,8 @@ func (s *Session) refusal() error {
 	return nil
 }
 
-// short stores the scopes that the server requires, for the next sign-in, and returns the error.
-func (s *Session) short(scopes []string) error {
+// needsScopes stores the scopes that the server requires, for the next sign-in, and returns the error.
+func (s *Session) needsScopes(scopes []string) error {
 	err := toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "this needs more than the sign-in allows; to allow it: %s", s.login)
 	if boundScopes(scopes) == nil && len(scopes) > 0 {
 		s.renewing.Lock()
@@ -375,7 +375,7 @@ func (s *Session) fresh(ctx context.Context, refused string) (string, error) {
 		return "", err
 	}
 	next := *c
-	err = next.trade(ctx, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {c.Refresh}})
+	err = next.exchange(ctx, client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {c.Refresh}})
 	var ended *answered
 	switch {
 	case errors.As(err, &ended) && (ended.code == "invalid_grant" || ended.code == "invalid_client"):

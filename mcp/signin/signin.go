@@ -152,11 +152,11 @@ func (l *login) discover(ctx context.Context) error {
 	case meta == nil:
 		return fmt.Errorf("the authorization server %s does not say how to use it (RFC 8414)", clean(issuer))
 	}
-	return l.believe(meta, resource, challenges)
+	return l.apply(meta, resource, challenges)
 }
 
-// believe checks the metadata of an authorization server, and applies it.
-func (l *login) believe(meta *oauthex.AuthServerMeta, resource *oauthex.ProtectedResourceMetadata,
+// apply checks the metadata of an authorization server, and applies it.
+func (l *login) apply(meta *oauthex.AuthServerMeta, resource *oauthex.ProtectedResourceMetadata,
 	challenges []oauthex.Challenge,
 ) error {
 	if !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
@@ -201,7 +201,7 @@ const offline = "offline_access"
 // challenge sends the server requests without a token. asked reports whether it refused one, and challenges are
 // those of its answer.
 func (l *login) challenge(ctx context.Context) (asked bool, challenges []oauthex.Challenge, err error) {
-	client := &http.Client{Transport: l.client.Transport, Timeout: requestTimeout, CheckRedirect: stays}
+	client := &http.Client{Transport: l.client.Transport, Timeout: requestTimeout, CheckRedirect: sameServer}
 	for _, one := range [][2]string{
 		{http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`}, {http.MethodGet}, // for the transport of 2024-11-05
 	} {
@@ -380,7 +380,7 @@ func (l *login) authorize(ctx context.Context, answers *answers) error {
 	if err != nil {
 		return err
 	}
-	return c.trade(ctx, l.client, url.Values{
+	return c.exchange(ctx, l.client, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier},
 		"redirect_uri": {answers.redirect},
 	})

@@ -110,13 +110,13 @@ func client(server *url.URL, private bool) *http.Client {
 			if via[0].Method != http.MethodGet {
 				return errors.New("it redirects a request that carries credentials")
 			}
-			return stays(q, via)
+			return sameServer(q, via)
 		},
 	}
 }
 
-// stays returns an error if a redirect leads to another server.
-func stays(q *http.Request, via []*http.Request) error {
+// sameServer returns an error if a redirect leads to another server.
+func sameServer(q *http.Request, via []*http.Request) error {
 	if first := via[0].URL; len(via) > maxRedirects || q.URL.Scheme != first.Scheme || q.URL.Host != first.Host {
 		return fmt.Errorf("it redirects to another server: %s", clean(q.URL.Host))
 	}

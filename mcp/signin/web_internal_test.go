@@ -100,11 +100,11 @@ func TestBelieve_Reaches(t *testing.T) {
 			TokenEndpoint: "https://a.example/token", CodeChallengeMethodsSupported: []string{"S256"},
 		}
 		l := &login{at: at, credentials: new(Credentials)}
-		if err := l.believe(meta, new(oauthex.ProtectedResourceMetadata), nil); err != nil {
+		if err := l.apply(meta, new(oauthex.ProtectedResourceMetadata), nil); err != nil {
 			t.Fatal(err)
 		}
 		change(meta)
-		if err := l.believe(meta, new(oauthex.ProtectedResourceMetadata), nil); err == nil ||
+		if err := l.apply(meta, new(oauthex.ProtectedResourceMetadata), nil); err == nil ||
 			!strings.Contains(err.Error(), "public address") {
 			t.Errorf("%+v: %v", meta, err)
 		}
