@@ -2,7 +2,7 @@ package server
 
 import "time"
 
-// Slow changes what a client of a WebSocket that begins from now on may take to read an event.
+// Slow changes how long a client of a new WebSocket may take to read an event.
 func (s *Server) Slow(d time.Duration) { s.sockets.slow = d }
 
 // SetMaxConnections changes how many connections the server has at a time.
@@ -19,7 +19,7 @@ func (s *Server) Connections() int {
 	return len(s.connections.all)
 }
 
-// MaxBodies is how many requests of a user may be on their way, and Bodies counts them.
+// MaxBodies bounds the bodies of a user that are being read, and Bodies returns their number.
 const MaxBodies = maxBodies
 
 func (s *Server) Bodies(user string) int {
@@ -28,14 +28,14 @@ func (s *Server) Bodies(user string) int {
 	return s.bodies.of[user]
 }
 
-// SetRetryWindow changes how long a client may take to come back.
+// SetRetryWindow changes how long a client may take to retry.
 func (s *Server) SetRetryWindow(d time.Duration) {
 	s.asking.mu.Lock()
 	defer s.asking.mu.Unlock()
 	s.asking.window = d
 }
 
-// KeepRequests changes how many requests are kept for a retry, and Kept counts them.
+// KeepRequests changes how many requests are kept for a retry, and Kept returns their number.
 func (s *Server) KeepRequests(n int) { s.asking.most = n }
 
 func (s *Server) Kept() int {
