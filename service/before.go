@@ -26,15 +26,15 @@ import (
 
 // Bounds of the before-images of files.
 const (
-	MaxBefore    = 1 << 20  // bytes of a file that is kept; a larger one cannot be put back
+	maxBefore    = 1 << 20  // bytes of a file that is kept; a larger one cannot be put back
 	maxBeforeRun = 32 << 20 // bytes of all that one driver keeps
 )
 
 // beforeRef names the before-image of a call in the content store of its run.
 func beforeRef(callID string) string { return "before/" + callID }
 
-// FileWrite is what the journal keeps of a write of a file before it happens, as the file tools prepare it.
-type FileWrite struct {
+// fileWrite is what the journal keeps of a write of a file before it happens, as the file tools prepare it.
+type fileWrite struct {
 	Path   string `json:"path"`          // in the workspace, links resolved
 	Before string `json:"before_sha256"` // "" = there was no file
 	After  string `json:"after_sha256"`
@@ -68,12 +68,12 @@ func (b *beforeImages) Append(ctx context.Context, run toolcrib.RunID, after too
 }
 
 func (b *beforeImages) keep(ctx context.Context, run toolcrib.RunID, s *journal.ToolStarted) {
-	var w FileWrite
+	var w fileWrite
 	if json.Unmarshal(s.Prepared, &w) != nil || w.Path == "" || w.Before == "" || w.Before == w.After {
 		return
 	}
-	data, err := FileInWorkspace(b.workspace, w.Path)
-	if err != nil || ContentHash(data) != w.Before || b.kept.Add(int64(len(data))) > maxBeforeRun {
+	data, err := fileInWorkspace(b.workspace, w.Path)
+	if err != nil || contentHash(data) != w.Before || b.kept.Add(int64(len(data))) > maxBeforeRun {
 		return
 	}
 	// A file with a secret in it is not copied into the database.
@@ -83,21 +83,21 @@ func (b *beforeImages) keep(ctx context.Context, run toolcrib.RunID, s *journal.
 	_ = b.contents.Put(ctx, run, beforeRef(s.ID), data) // without it the write cannot be undone, no more
 }
 
-// ContentHash is the hash of what a file holds, as the journal has it.
-func ContentHash(data []byte) string {
+// contentHash is the hash of what a file holds, as the journal has it.
+func contentHash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// FileInWorkspace reads a file by its path in a workspace: a regular one that no
-// link leads out of, of at most MaxBefore bytes.
-func FileInWorkspace(workspace, path string) ([]byte, error) {
+// fileInWorkspace reads a file by its path in a workspace: a regular one that no
+// link leads out of, of at most maxBefore bytes.
+func fileInWorkspace(workspace, path string) ([]byte, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // only read
-	return safefile.ReadIn(root, filepath.FromSlash(path), MaxBefore)
+	return safefile.ReadIn(root, filepath.FromSlash(path), maxBefore)
 }
 
 // Written is a file that a turn wrote, from before its first write to after its last.
@@ -111,12 +111,12 @@ type Written struct {
 
 // before is what a file was before it was written. problem says why that is not known.
 func (s *Service) before(ctx context.Context, w *Written) (text, problem string, err error) {
-	data, size, err := s.Env.Store.Range(ctx, w.Run, beforeRef(w.Call), 0, MaxBefore)
+	data, size, err := s.Env.Store.Range(ctx, w.Run, beforeRef(w.Call), 0, maxBefore)
 	switch {
 	case errors.Is(err, toolcrib.ErrNotFound):
 		return "", fmt.Sprintf("%s: what it was before is not kept (it was larger than %d kB, held a secret, or was written by an "+
-			"older version)", w.Path, MaxBefore>>10), nil
-	case err == nil && (size != int64(len(data)) || ContentHash(data) != w.Before || !utf8.Valid(data)):
+			"older version)", w.Path, maxBefore>>10), nil
+	case err == nil && (size != int64(len(data)) || contentHash(data) != w.Before || !utf8.Valid(data)):
 		return "", w.Path + ": what it was before is not text, and write_file writes only text; it is left as it is", nil
 	}
 	return string(data), "", err
@@ -149,7 +149,7 @@ func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run too
 
 // write is one write of a file that went well.
 type write struct {
-	FileWrite
+	fileWrite
 	run  toolcrib.RunID
 	call string
 	at   time.Time
@@ -171,7 +171,7 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 			started[b.ID] = b
 		case *journal.ToolResult:
 			begun, w := started[b.ToolCallID], write{run: run, call: b.ToolCallID, at: e.Time}
-			if begun == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(begun.Prepared, &w.FileWrite) != nil ||
+			if begun == nil || b.Status != toolcrib.ResultOK || json.Unmarshal(begun.Prepared, &w.fileWrite) != nil ||
 				w.Path == "" || w.After == "" {
 				continue
 			}
@@ -198,7 +198,7 @@ var errChanged error = toolcrib.Errorf(toolcrib.CodeConflict, "it was changed by
 // Remove removes a file that a turn made and an undo has just emptied: exactly that
 // one, if it is empty, and was before what the turn left.
 func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
-	var emptied FileWrite
+	var emptied fileWrite
 	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.Path ||
 		emptied.Before != w.After {
 		return errChanged

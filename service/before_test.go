@@ -20,9 +20,9 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 		if text == "" {
 			return ""
 		}
-		return ContentHash([]byte(text))
+		return contentHash([]byte(text))
 	}
-	raw, err := json.Marshal(FileWrite{Path: path, Before: hash(before), After: ContentHash([]byte(after))})
+	raw, err := json.Marshal(fileWrite{Path: path, Before: hash(before), After: contentHash([]byte(after))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +75,8 @@ func TestUndo_WritesOfRunsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Written{
-		{Run: parent, Call: "call_1", Path: "a.txt", Before: ContentHash([]byte("one")), After: ContentHash([]byte("three"))},
-		{Run: grandchild, Call: "call_1", Path: "b.txt", Before: "", After: ContentHash([]byte("newer"))},
+		{Run: parent, Call: "call_1", Path: "a.txt", Before: contentHash([]byte("one")), After: contentHash([]byte("three"))},
+		{Run: grandchild, Call: "call_1", Path: "b.txt", Before: "", After: contentHash([]byte("newer"))},
 	}
 	if len(files) != len(want) {
 		t.Fatalf("%d files were written, want %d", len(files), len(want))
@@ -114,7 +114,7 @@ func TestUndo_RemovesOnlyWhatWasMade(t *testing.T) {
 			if err := test.make(path); err != nil {
 				t.Fatal(err)
 			}
-			made := &Written{Path: "made.txt", After: ContentHash([]byte("made"))}
+			made := &Written{Path: "made.txt", After: contentHash([]byte("made"))}
 			err := made.Remove(dir, prepared(t, test.path, test.emptied, ""))
 			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("error %v, want %q", err, test.err)

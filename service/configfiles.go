@@ -63,7 +63,7 @@ func (s *Service) FileProblems() (all config.Errors) {
 		return nil
 	})
 	look("team.rubric", c.Team.Rubric, func(path string) error {
-		_, err := ReadRubric(path)
+		_, err := readRubric(path)
 		return err
 	})
 	return all

@@ -18,7 +18,7 @@ func (s *Service) Ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return toolcrib.Agent{}, err
 	}
-	err = p.OpenModels()
+	err = p.openModels()
 	return p.Agent, err
 }
 
@@ -36,8 +36,8 @@ func (s *Service) Undoable(
 		return nil, err
 	}
 	for _, w := range files {
-		now, err := FileInWorkspace(rec.Workspace, w.Path)
-		hash := ContentHash(now)
+		now, err := fileInWorkspace(rec.Workspace, w.Path)
+		hash := contentHash(now)
 		if errors.Is(err, fs.ErrNotExist) {
 			hash, err = "", nil
 		}

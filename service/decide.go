@@ -86,7 +86,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 		Reason: d.Reason, Calls: []string{}, Open: []string{}, Status: state.Status, Remember: decision.Remember,
 	}
 	if state.Approval != nil {
-		for _, c := range OpenCalls(state) {
+		for _, c := range openCalls(state) {
 			out.Open = append(out.Open, c.ID)
 		}
 	}

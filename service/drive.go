@@ -48,7 +48,7 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	seen := policy.Paths{}
 	p, err := s.prepareSeeing(ctx, who, r, seen)
 	if err == nil && r.Given == nil {
-		err = p.OpenModels()
+		err = p.openModels()
 	}
 	if err != nil {
 		return nil, agent.Task{}, err
@@ -519,7 +519,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		}
 		switch {
 		case ask.Kind != journal.ApprovalInput:
-			q.Ask.Calls = OpenCalls(s)
+			q.Ask.Calls = openCalls(s)
 		case len(ask.Calls) == 0:
 			limit := LimitOf(ask.Reason)
 			q.Limit = &limit
@@ -564,7 +564,7 @@ func coveredByAll(s *agent.State, word *agent.Decision) bool {
 			person[c.ID] = c.Verdict.ForAPerson()
 		}
 	}
-	open := OpenCalls(s)
+	open := openCalls(s)
 	calls := make(map[string]journal.CallDecision, len(open))
 	for _, c := range open {
 		if !person[c.ID] {

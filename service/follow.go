@@ -17,12 +17,12 @@ const (
 	maxPiece = 4 << 10
 )
 
-// FrameLagged is the frame, live only, that says that live frames were left out: whoever
+// frameLagged is the frame, live only, that says that live frames were left out: whoever
 // reads was too slow. No kept one is.
-const FrameLagged = "lagged"
+const frameLagged = "lagged"
 
-// LaggedView is the data of a [FrameLagged].
-type LaggedView struct {
+// laggedView is the data of a [frameLagged].
+type laggedView struct {
 	Missed int `json:"missed"`
 }
 
@@ -197,7 +197,7 @@ func (p *Pool) Follow(ctx context.Context, who toolcrib.Principal, o Follow, wri
 		}
 		behind, missed := p.lagged(f.follower)
 		if stale = stale || behind; missed > 0 && err == nil {
-			err = write(journal.Frame{Event: FrameLagged, Data: LaggedView{missed}})
+			err = write(journal.Frame{Event: frameLagged, Data: laggedView{missed}})
 		}
 		if over || err != nil {
 			return err

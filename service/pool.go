@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// MaxDrives is how many runs a [Pool] drives at a time.
-	MaxDrives = 256
+	// maxDrives is how many runs a [Pool] drives at a time.
+	maxDrives = 256
 	// runLease is how long a worker that says nothing keeps its run. A run of a worker that
 	// hangs continues with another one within twice this time.
 	runLease = 4 * time.Second
@@ -83,7 +83,7 @@ func (s *Service) NewPool(log *slog.Logger) (*Pool, error) {
 
 func (s *Service) newPool(log *slog.Logger, q queue.Queue, lease time.Duration) *Pool {
 	p := &Pool{
-		s: s, log: log, queue: q, lease: lease, slots: make(chan struct{}, MaxDrives), drives: map[*Drive]bool{},
+		s: s, log: log, queue: q, lease: lease, slots: make(chan struct{}, maxDrives), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*follower]bool{},
 		failed: map[toolcrib.RunID]failure{}, waiting: map[toolcrib.RunID]waiting{},
 	}
@@ -405,7 +405,7 @@ func (p *Pool) hold(user, agentName string, run toolcrib.RunID, once string) (*D
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
 	}
 	full := p.full(user, agentName)
-	if full == "" && len(p.drives) >= MaxDrives {
+	if full == "" && len(p.drives) >= maxDrives {
 		full = "the server has reached its limit of active runs"
 	}
 	if full != "" {

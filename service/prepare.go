@@ -144,7 +144,7 @@ func (s *Service) prepareSeeing(
 	case r.Session != "" && r.Given != nil: // is made beside what was said, also while that waits
 		p.Session, err = s.EnterSession(ctx, who, r.Session)
 	case r.Session != "":
-		p.Session, err = s.JoinSession(ctx, who, r.Session)
+		p.Session, err = s.joinSession(ctx, who, r.Session)
 	case r.From != "":
 		var rec store.RunRecord
 		rec, err = s.Env.Find(ctx, who, string(r.From))
@@ -171,9 +171,9 @@ func (s *Service) prepared(
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
-// OpenModels resolves and opens the models of the agent. One without a model gets the
+// openModels resolves and opens the models of the agent. One without a model gets the
 // first that is found; Options.Confirm may be asked about it.
-func (p *Prepared) OpenModels() error {
+func (p *Prepared) openModels() error {
 	if p.Agent.Model == "" {
 		p.s.Models.DetectFor(p.models)
 	}

@@ -28,14 +28,14 @@ func Statuses() []toolcrib.Status {
 
 // Words for runs beside the statuses themselves.
 const (
-	StatusInterrupted = "interrupted" // was cut off, and nobody drives it
+	statusInterrupted = "interrupted" // was cut off, and nobody drives it
 	StatusParked      = "parked"      // waits for anything
 )
 
 // RunsQuery chooses runs.
 type RunsQuery struct {
 	store.Filter          // its Status follows from Words
-	Words        []string // statuses, StatusInterrupted, StatusParked; empty = any
+	Words        []string // statuses, statusInterrupted, StatusParked; empty = any
 	Prompts      bool     // with the beginning of what each was asked
 }
 
@@ -44,7 +44,7 @@ func StatusWords() (words []string) {
 	for _, s := range Statuses() {
 		words = append(words, string(s))
 	}
-	return append(words, StatusInterrupted, StatusParked)
+	return append(words, statusInterrupted, StatusParked)
 }
 
 // statuses are those that the words mean.
@@ -52,7 +52,7 @@ func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
 	for _, word := range q.Words {
 		n := len(fit)
 		for _, s := range Statuses() {
-			if string(s) == word || word == StatusInterrupted && s == toolcrib.StatusRunning ||
+			if string(s) == word || word == statusInterrupted && s == toolcrib.StatusRunning ||
 				word == StatusParked && s.Parked() {
 				fit = append(fit, s)
 			}
@@ -71,7 +71,7 @@ func (q *RunsQuery) fits(v *Run) bool {
 	case v.Status != toolcrib.StatusRunning || len(q.Words) == 0:
 		return true
 	case v.Interrupted:
-		return slices.Contains(q.Words, StatusInterrupted)
+		return slices.Contains(q.Words, statusInterrupted)
 	}
 	return slices.Contains(q.Words, string(v.Status))
 }

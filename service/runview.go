@@ -164,8 +164,8 @@ func traceOf(c *core.Call) api.TraceCall {
 	return t
 }
 
-// OpenCalls are the calls of the open approval that nobody has decided on yet.
-func OpenCalls(s *agent.State) []journal.ApprovalItem {
+// openCalls are the calls of the open approval that nobody has decided on yet.
+func openCalls(s *agent.State) []journal.ApprovalItem {
 	decided := decidedCalls(s)
 	var open []journal.ApprovalItem
 	for _, item := range s.Approval.Calls {

@@ -132,8 +132,8 @@ var errClosed = errors.New("the server has ended")
 // by somebody. With any other cause it is left to be resumed.
 func Cancelled(by string) error { return &agent.CancelError{By: by} }
 
-// AgentTool begins the names of agents as tools.
-const AgentTool = "agent__"
+// agentTool begins the names of agents as tools.
+const agentTool = "agent__"
 
 // Offer returns the tools that a call of now would find: those of the agent's offer and, in
 // place of spawn, one for each agent that may be given a task.
@@ -155,7 +155,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 		of := specs[i]
 		specs = slices.Delete(specs, i, i+1)
 		for _, a := range policy.CallableAgents(v.s.Env.Config) {
-			name := AgentTool + a.Name
+			name := agentTool + a.Name
 			refused, err := v.p.gate.MayRun(ctx, v.p.Who, a.Name)
 			if err != nil || refused != "" || !toolcrib.ValidToolName(name) || slices.ContainsFunc(specs, named(name)) {
 				continue
@@ -310,7 +310,7 @@ func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *a
 		return out, err
 	}
 	ask := *at.Approval
-	ask.Calls = OpenCalls(at)
+	ask.Calls = openCalls(at)
 	if out.Waits = &ask; given != nil && !r.ForAPerson(at) {
 		kept := requestState{
 			Run: state.Run, At: at.Run, Approval: ask.ApprovalID, Digest: ask.Digest, Until: time.Now().Add(stateAge),

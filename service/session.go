@@ -22,9 +22,9 @@ type Session struct {
 	From toolcrib.RunID // a run without a session that a new one continues; "" = none
 }
 
-// JoinSession finds the session of a run: one that is busy takes no other. One that nobody
+// joinSession finds the session of a run: one that is busy takes no other. One that nobody
 // has is made with the run.
-func (s *Service) JoinSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
+func (s *Service) joinSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
 	joined, err := s.EnterSession(ctx, who, name)
 	if err == nil && joined.Info.Busy() {
 		err = s.sessionBusy(ctx, &joined.Info)

@@ -69,7 +69,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 		return nil, task, err
 	}
 	if name := cmp.Or(r.Session, r.Team.Session); name != "" {
-		if p.Session, err = s.JoinSession(ctx, who, name); err == nil {
+		if p.Session, err = s.joinSession(ctx, who, name); err == nil {
 			err = p.into(ctx, &task)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Service) subjectOf(
 		}
 	}
 	if file != "" {
-		if r.Rubric, err = ReadRubric(file); err != nil {
+		if r.Rubric, err = readRubric(file); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func (s *Service) lastOf(ctx context.Context, who toolcrib.Principal, session st
 // maxRubric bounds the file of a rubric.
 const maxRubric = 256 << 10
 
-// ReadRubric reads a rubric: a list of items with id, description and severity.
-func ReadRubric(file string) ([]team.Item, error) {
+// readRubric reads a rubric: a list of items with id, description and severity.
+func readRubric(file string) ([]team.Item, error) {
 	text, err := safefile.Read(file, maxRubric)
 	if err != nil {
 		return nil, env.BadRequestf("rubric: %s %v", file, err)

@@ -57,12 +57,12 @@ func (m *server) tools() []Tool {
 	pinned := m.pinned()
 	var out []Tool
 	add := func(name, description string, text []byte) {
-		state := ToolChanged
+		state := toolChanged
 		switch before, known := pinned[name]; {
 		case !known:
-			state = ToolNew
+			state = toolNew
 		case bytes.Equal(before, text):
-			state = ToolReviewed
+			state = toolReviewed
 		}
 		out = append(out, Tool{Name: name, State: state, Description: description, Definition: text})
 	}
@@ -173,7 +173,7 @@ func (s *Set) Accept(ctx context.Context, who toolcrib.Principal, r *Review, dig
 	r.of.kept.read = time.Time{}
 	r.of.kept.mu.Unlock()
 	r.Tools = r.of.tools()
-	if slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.State != ToolReviewed }) {
+	if slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.State != toolReviewed }) {
 		return fmt.Errorf("MCP server %s: not all of its tools could be kept as reviewed; look at them again", r.Server.Name)
 	}
 	r.Server = s.view(r.of)

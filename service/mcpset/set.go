@@ -135,11 +135,11 @@ type Tool struct {
 // The states of [MCPServer] and [MCPTool].
 const (
 	StateRunning = "running"
-	StateFailed  = "failed"
-	StateStopped = "stopped" // nothing has needed it yet
-	ToolReviewed = "reviewed"
-	ToolNew      = "new"
-	ToolChanged  = "changed"
+	stateFailed  = "failed"
+	stateStopped = "stopped" // nothing has needed it yet
+	toolReviewed = "reviewed"
+	toolNew      = "new"
+	toolChanged  = "changed"
 )
 
 // configured returns the servers of the configuration.
@@ -477,7 +477,7 @@ func (s *Set) tell(list []*server, to func(string)) {
 		case v.Unlooked > 0:
 			tell(fmt.Sprintf("MCP server %s: %s new or changed since the last review, so not offered; %s", m.Name,
 				guard.Count(v.Unlooked, "tool"), review))
-		case v.State == StateStopped && m.pinned() == nil:
+		case v.State == stateStopped && m.pinned() == nil:
 			tell(fmt.Sprintf("MCP server %s: its tools were not reviewed yet, so they are not offered; %s", m.Name, review))
 		}
 		for _, p := range v.Problems {
@@ -502,7 +502,7 @@ func (s *Set) Any() bool { return len(s.know()) > 0 }
 
 func (s *Set) view(m *server) Info {
 	v := Info{
-		Name: m.Name, State: StateFailed, Detail: m.problem, From: m.from, Where: m.Command, Trusted: m.Trusted,
+		Name: m.Name, State: stateFailed, Detail: m.problem, From: m.from, Where: m.Command, Trusted: m.Trusted,
 		Problems: []string{},
 	}
 	if m.Command == "" {
@@ -518,7 +518,7 @@ func (s *Set) view(m *server) Info {
 	case state.Running:
 		v.State = StateRunning
 	case state.Starts == 0:
-		v.State = StateStopped
+		v.State = stateStopped
 	case v.Detail == "":
 		m.kept.mu.Lock()
 		v.Detail = fmt.Sprintf("it has not started after %s; if it installs itself first, %s mcp review %s waits for %s, "+
@@ -527,7 +527,7 @@ func (s *Set) view(m *server) Info {
 		m.kept.mu.Unlock()
 	}
 	for _, t := range m.tools() {
-		if t.State == ToolReviewed {
+		if t.State == toolReviewed {
 			v.Tools++
 		} else {
 			v.Unlooked++

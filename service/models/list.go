@@ -31,7 +31,7 @@ const (
 )
 
 func (s *Models) modelOf(r config.ResolvedModel, from string) api.Model {
-	info := s.InfoOf(r)
+	info := s.infoOf(r)
 	v := api.Model{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
 		MaxOutput: info.MaxOutput,
@@ -210,9 +210,9 @@ func (s *Models) Known(n toolcrib.Notice) bool {
 // filesNone is the value of journal.ModelInfo.Files for a model that takes no files.
 const filesNone = "none"
 
-// InfoOf returns what a run records of a model: its configuration, completed from the catalog. Nothing is known of
+// infoOf returns what a run records of a model: its configuration, completed from the catalog. Nothing is known of
 // a script.
-func (s *Models) InfoOf(r config.ResolvedModel) journal.ModelInfo {
+func (s *Models) infoOf(r config.ResolvedModel) journal.ModelInfo {
 	info := journal.ModelInfo{
 		Ref: r.Ref, Provider: r.ProviderName, ID: r.ID, Price: r.Price, Context: r.Context,
 		Tools: r.Tools, Reasoning: r.Reasoning, Extra: r.Extra,

@@ -128,7 +128,7 @@ func (s *Models) Resolve(m *Choice, agent *toolcrib.Agent, tell func(string)) ([
 		if address, variable := addressFromEnv(r.Provider.Type); address != "" && r.Provider.BaseURL.IsEmpty() {
 			tell(fmt.Sprintf("%s is set: %s is asked at %s", variable, r.ProviderName, env.PlaceOf(address)))
 		}
-		infos[i] = s.InfoOf(r)
+		infos[i] = s.infoOf(r)
 	}
 	_, err = s.provider(all[0].ProviderName, all[0].Provider)
 	return infos, err

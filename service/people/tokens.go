@@ -18,8 +18,8 @@ import (
 // The states of a token.
 const (
 	TokenGood    = "good"
-	TokenNotYet  = "not_yet"
-	TokenExpired = "expired"
+	tokenNotYet  = "not_yet"
+	tokenExpired = "expired"
 	TokenRevoked = "revoked"
 )
 
@@ -54,9 +54,9 @@ func (s *People) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	case !t.Revoked.IsZero():
 		v.State = TokenRevoked
 	case !now.Before(v.Expires):
-		v.State = TokenExpired
+		v.State = tokenExpired
 	case c.InTime(now) != nil:
-		v.State = TokenNotYet
+		v.State = tokenNotYet
 	}
 	left, err := s.env.Store.Access().Left(ctx, c.ID, c.Limits(), now)
 	if err != nil {

@@ -70,7 +70,7 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	}
 	def.ReadOnly, def.RunReadOnly = def.ReadOnly || ch.ReadOnly, ch.ReadOnly
 	def.RunSkills = ch.Skills
-	if def.Skills, err = WithSkills(def.Skills, ch.Skills); err != nil {
+	if def.Skills, err = withSkills(def.Skills, ch.Skills); err != nil {
 		return err
 	}
 	return ch.Answering.apply(def)
@@ -112,7 +112,7 @@ func smaller[T int | time.Duration](limit, asked T) T {
 func (p *Policy) Scope(
 	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string, tell func(string),
 ) (gate.Scope, error) {
-	k, err := p.ChooseSkills(def.Skills)
+	k, err := p.chooseSkills(def.Skills)
 	if err != nil {
 		return gate.Scope{}, err
 	}

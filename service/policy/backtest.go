@@ -50,7 +50,7 @@ type Backtest struct {
 		Withdrawn int                    `json:"tools_withdrawn"` // that would not be offered any more
 		Unjudged  map[agent.Unjudged]int `json:"unjudged"`
 		Pruned    int                    `json:"pruned_runs"`
-		Damaged   []DamagedRun           `json:"damaged_runs"`
+		Damaged   []damagedRun           `json:"damaged_runs"`
 		Omitted   int                    `json:"changes_omitted"` // beyond those in changes
 		Limit     int                    `json:"limit"`           // 0 = none
 		More      bool                   `json:"more"`            // there are more runs that fit
@@ -96,8 +96,8 @@ type ChangedOffer struct {
 	Run      toolcrib.RunID  `json:"run_id"` // the newest of them
 }
 
-// DamagedRun is a run that could not be read to its end.
-type DamagedRun struct {
+// damagedRun is a run that could not be read to its end.
+type damagedRun struct {
 	Run    toolcrib.RunID `json:"run_id"`
 	Detail string         `json:"detail"`
 }
@@ -110,7 +110,7 @@ type backtest struct {
 	out      Backtest
 	switches *switchesThen
 	gates    map[string]*gate.Gate    // by workspace, those of teams apart; nil = no run can have it now
-	kits     map[string]*ChosenSkills // by the names of skills
+	kits     map[string]*chosenSkills // by the names of skills
 	offers   map[ChangedOffer]*ChangedOffer
 	tell     func(string)
 	failed   error // what ended the walk and is not about one run
@@ -120,10 +120,10 @@ type backtest struct {
 func (p *Policy) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
 		Policy: p, BacktestRequest: r, gates: map[string]*gate.Gate{},
-		kits: map[string]*ChosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: p.env.Once(p.env.Notice),
+		kits: map[string]*chosenSkills{}, offers: map[ChangedOffer]*ChangedOffer{}, tell: p.env.Once(p.env.Notice),
 	}
 	b.out.Config, b.out.Changes, b.out.Offers = p.env.Config.File(), []ChangedCall{}, []*ChangedOffer{}
-	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []DamagedRun{}, r.Limit
+	b.out.Summary.Unjudged, b.out.Summary.Damaged, b.out.Summary.Limit = map[agent.Unjudged]int{}, []damagedRun{}, r.Limit
 	if _, err := env.Administrator(who); err != nil {
 		return b.out, err
 	}
@@ -208,7 +208,7 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 	}
 	const most = 100
 	if len(sum.Damaged) < most {
-		sum.Damaged = append(sum.Damaged, DamagedRun{rec.ID, err.Error()})
+		sum.Damaged = append(sum.Damaged, damagedRun{rec.ID, err.Error()})
 	}
 	return nil
 }
@@ -354,12 +354,12 @@ func (b *backtest) asAgent(start *journal.RunStarted) error {
 	a := &start.Agent
 	a.Tools, a.TaintWrites, a.ReadOnly = def.Tools, def.TaintWrites, def.ReadOnly || a.RunReadOnly
 	a.Limits = def.Limits.WithDefaults()
-	names, err := WithSkills(def.Skills, a.RunSkills)
+	names, err := withSkills(def.Skills, a.RunSkills)
 	if err != nil || slices.Equal(names, a.Skills) {
 		return err // the same skills count with what they held then
 	}
-	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*ChosenSkills, error) {
-		k, err := b.ChooseSkills(names)
+	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*chosenSkills, error) {
+		k, err := b.chooseSkills(names)
 		if err == nil {
 			k.Tell(b.env.Once(b.tell))
 		}

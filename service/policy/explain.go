@@ -343,7 +343,7 @@ func (p *Policy) judged(ctx context.Context, x *explaining, q *ExplainRequest) (
 	}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
-		judged.Verdict.Decision = DecisionRefuse // the journal leaves it empty
+		judged.Verdict.Decision = decisionRefuse // the journal leaves it empty
 	}
 	return judged, nil
 }
@@ -357,8 +357,8 @@ func (p *Policy) JudgeFor(ctx context.Context, rec store.RunRecord, given *toolc
 	return p.judged(ctx, x, &ExplainRequest{Given: given})
 }
 
-// DecisionRefuse is the word for a verdict that does not allow and does not ask.
-const DecisionRefuse = "refuse"
+// decisionRefuse is the word for a verdict that does not allow and does not ask.
+const decisionRefuse = "refuse"
 
 func programsOf(programs []toolcrib.Program) []Program {
 	var views []Program

@@ -22,15 +22,15 @@ import (
 
 // Where a folder of skills.dirs comes from.
 const (
-	SkillsWorkspace  = "workspace"  // found in the current folder: counts once it is trusted
-	SkillsProject    = "project"    // named by a configuration of the current folder: each skill is approved first
-	SkillsConfigured = "configured" // named by a configuration that the user named
-	SkillsUser       = "user"       // in the user's own configuration folder
+	skillsWorkspace  = "workspace"  // found in the current folder: counts once it is trusted
+	skillsProject    = "project"    // named by a configuration of the current folder: each skill is approved first
+	skillsConfigured = "configured" // named by a configuration that the user named
+	skillsUser       = "user"       // in the user's own configuration folder
 )
 
 // Why a skill is off, beside what reading it tells.
 const (
-	SkillChanged    = "changed"              // since someone looked at it
+	skillChanged    = "changed"              // since someone looked at it
 	SkillUnapproved = skill.ReasonUnapproved // nobody has looked at it
 	SkillUntrusted  = "untrusted"            // its folder is not trusted
 )
@@ -55,7 +55,7 @@ func (s *Skill) off(reason, detail string) { s.State, s.Reason, s.Detail = skill
 func (s *Skill) Readable() bool { return s.Hash != "" }
 
 // Unreviewed reports whether the skill is off until its content has been reviewed.
-func (s *Skill) Unreviewed() bool { return s.Reason == SkillChanged || s.Reason == SkillUnapproved }
+func (s *Skill) Unreviewed() bool { return s.Reason == skillChanged || s.Reason == SkillUnapproved }
 
 // Wrong reports whether the state of the skill is something to fix.
 func (s *Skill) Wrong() bool {
@@ -95,11 +95,11 @@ func (p *Policy) Skills(seen Paths) (*Skills, error) {
 			user = seen.resolved(user)
 		}
 		dir := skill.Dir{Path: path, Source: sourceOf(path, seen.resolved(path), user, named)}
-		dir.Links = dir.Source == SkillsUser // elsewhere what a link leads to was not chosen by the user
+		dir.Links = dir.Source == skillsUser // elsewhere what a link leads to was not chosen by the user
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
 		}
-		if dir.Source != SkillsWorkspace {
+		if dir.Source != skillsWorkspace {
 			used = append(used, dir)
 			continue
 		}
@@ -157,13 +157,13 @@ func (s *Skill) last() int {
 func sourceOf(path, real, user string, named bool) string {
 	switch {
 	case path == ownSkills(), user != "" && insideReal(real, user):
-		return SkillsUser
+		return skillsUser
 	case named:
-		return SkillsConfigured
+		return skillsConfigured
 	case workspaceOf(path) != "":
-		return SkillsWorkspace
+		return skillsWorkspace
 	}
-	return SkillsProject
+	return skillsProject
 }
 
 // ownSkills is where the user keeps skills for other agents, "" if it is not known.
@@ -278,7 +278,7 @@ func (k *Skills) Review(one *Skill) (*trust.File, error) {
 // not known. In the workspace that is part of a whole folder.
 func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
 	dir := filepath.Dir(one.Path)
-	if one.Source != SkillsWorkspace {
+	if one.Source != skillsWorkspace {
 		last, _ := k.folders.Skills().LastTrusted(dir, one.Name)
 		return last.Files
 	}
@@ -308,7 +308,7 @@ func (p *Policy) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Sk
 	switch {
 	case !one.Readable():
 		return fmt.Errorf("skill %s cannot be used, so there is nothing to approve: %s", one.Name, one.Detail)
-	case one.Source == SkillsWorkspace && one.Reason == SkillUntrusted:
+	case one.Source == skillsWorkspace && one.Reason == SkillUntrusted:
 		return fmt.Errorf("skill %s: it is trusted with its whole folder: %s", one.Name, one.Detail)
 	case digest != one.Hash:
 		return toolcrib.Errorf(toolcrib.CodeConflict, "skill %s has the hash %s now, not %s; review it again", one.Name,
@@ -380,7 +380,7 @@ func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 // looked at. In folders of the user's own the first sight of a skill counts.
 func (k *Skills) judge(v *Skill) {
 	v.seen = trust.Trusted
-	if v.Reason != "" || v.Source == SkillsWorkspace {
+	if v.Reason != "" || v.Source == skillsWorkspace {
 		return
 	}
 	seen, err := k.folders.Skills().State(v.Path, v.Hash)
@@ -390,8 +390,8 @@ func (k *Skills) judge(v *Skill) {
 	case err != nil:
 		v.off(SkillUnapproved, err.Error())
 	case v.seen == trust.Changed:
-		v.off(SkillChanged, "it has changed since it was reviewed; "+look)
-	case v.seen != trust.Trusted && v.Source == SkillsProject:
+		v.off(skillChanged, "it has changed since it was reviewed; "+look)
+	case v.seen != trust.Trusted && v.Source == skillsProject:
 		v.off(SkillUnapproved, "it has not been reviewed yet; "+look)
 	}
 }

@@ -40,8 +40,8 @@ type runSkills struct {
 	vars map[string]string
 }
 
-// ChosenSkills are the skills of a run.
-type ChosenSkills struct {
+// chosenSkills are the skills of a run.
+type chosenSkills struct {
 	Tools   []string // what they allow; null = no restriction
 	Ignored []string // what of the names has no effect
 
@@ -51,7 +51,7 @@ type ChosenSkills struct {
 }
 
 // Notices say what was named and does not count.
-func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
+func (c *chosenSkills) Notices() (notices []toolcrib.Notice) {
 	for _, o := range c.off {
 		notices = append(notices, toolcrib.Notice{Code: "skill_" + o.Reason, Message: o.Message})
 	}
@@ -63,7 +63,7 @@ func (c *ChosenSkills) Notices() (notices []toolcrib.Notice) {
 }
 
 // Tell gives tell what a person should know.
-func (c *ChosenSkills) Tell(tell func(string)) {
+func (c *chosenSkills) Tell(tell func(string)) {
 	for _, text := range c.Ignored {
 		tell(text)
 	}
@@ -75,8 +75,8 @@ func (c *ChosenSkills) Tell(tell func(string)) {
 // choose works out which of the named skills count and what they allow. One that is named and does not count,
 // because it is missing, broken, or changed since a person seen, leaves the run without tools: what it would have
 // taken away is not known. One that is switched off is ignored.
-func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkills {
-	c := &ChosenSkills{}
+func (k *Skills) choose(names []string, approved func(*Skill) bool) *chosenSkills {
+	c := &chosenSkills{}
 	find := func(name string) *skill.Skill {
 		if one := k.named(name); one != nil {
 			return one.Skill
@@ -105,8 +105,8 @@ func (k *Skills) choose(names []string, approved func(*Skill) bool) *ChosenSkill
 	return c
 }
 
-// ChooseSkills returns the skills of a run that names these. It records nothing.
-func (p *Policy) ChooseSkills(names []string) (*ChosenSkills, error) {
+// chooseSkills returns the skills of a run that names these. It records nothing.
+func (p *Policy) chooseSkills(names []string) (*chosenSkills, error) {
 	k, err := p.Skills(nil)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (p *Policy) AddSkills(task *agent.Task, tell func(string), seen Paths) erro
 }
 
 // record writes the skills into the first event of a run.
-func (c *ChosenSkills) record(start *journal.RunStarted) {
+func (c *chosenSkills) record(start *journal.RunStarted) {
 	start.SkillTools, start.Skills, start.Listed = c.Tools, recorded(c.set.Skills()), recorded(c.free)
 }
 
@@ -357,8 +357,8 @@ func (p *Policy) SameSkills(want []journal.Skill) skill.Set {
 	return set
 }
 
-// WithSkills adds the skills that a person told to those of the agent.
-func WithSkills(names, more []string) ([]string, error) {
+// withSkills adds the skills that a person told to those of the agent.
+func withSkills(names, more []string) ([]string, error) {
 	for _, name := range more {
 		if strings.TrimSpace(name) == "" {
 			return nil, env.BadRequestf("--skill: must name a skill")

@@ -245,8 +245,8 @@ func (p *Policy) protectedChanged(who toolcrib.Principal, paths, aside []string)
 	}
 }
 
-// NoticeProtectedChanged tells that a command changed what steers toolcrib or its neighbours.
-const NoticeProtectedChanged = "protected_changed"
+// noticeProtectedChanged tells that a command changed what steers toolcrib or its neighbours.
+const noticeProtectedChanged = "protected_changed"
 
 // protectedNotice is that notice, with the paths as the workspace has them.
 func protectedNotice(call *toolcrib.Call, changed, aside []string) toolcrib.Notice {
@@ -267,7 +267,7 @@ func protectedNotice(call *toolcrib.Call, changed, aside []string) toolcrib.Noti
 		parts = append(parts[:most], fmt.Sprintf("and %d more", len(parts)-most))
 	}
 	return toolcrib.Notice{
-		Code: NoticeProtectedChanged, Message: call.Name + " touched protected files: " + strings.Join(parts, ", "),
+		Code: noticeProtectedChanged, Message: call.Name + " touched protected files: " + strings.Join(parts, ", "),
 	}
 }
 
