@@ -19,24 +19,24 @@ import (
 	"github.com/toolcrib/toolcrib/service/models"
 )
 
-// Change is what someone asks of a configured agent for the runs at hand. Fields that are zero say nothing.
+// Change is a change of a configured agent for single runs. Zero fields change nothing.
 type Change struct {
-	Model         string // takes the place of the agent's own and of its fallbacks
+	Model         string // replaces the agent's own and its fallbacks
 	ToolChoice    *toolcrib.ToolChoice
 	MaxIterations int
-	Limits        toolcrib.Limits // of each and the agent's the smaller counts; OnLimit replaces the agent's
+	Limits        toolcrib.Limits // the smaller of these and the agent's apply; OnLimit replaces the agent's
 	ReadOnly      bool
-	Skills        []string // beside the agent's own
+	Skills        []string // in addition to the agent's own
 	Answering
 }
 
-// forRuns is whom the runs of who act for.
+// RunsAs returns the principal for whom the runs of who act.
 func RunsAs(who toolcrib.Principal, admin bool) toolcrib.Principal {
 	who.Admin = who.Admin && (admin || !standing.Local(who.User))
 	return who
 }
 
-// Agent is an agent as the configuration has it, with a change.
+// Agent returns a configured agent with a change.
 func (p *Policy) Agent(name string, ch Change) (toolcrib.Agent, error) {
 	def, err := p.env.Config.Agent(name, p.env.Resolver())
 	switch {
@@ -50,10 +50,9 @@ func (p *Policy) Agent(name string, ch Change) (toolcrib.Agent, error) {
 	return def, err
 }
 
-// maxAgentName bounds how much of an unknown name is repeated.
+// maxAgentName is the most bytes of an unknown name that an error repeats.
 const maxAgentName = 100
 
-// apply changes an agent.
 func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	if ch.Model != "" {
 		def.Model, def.Fallback = ch.Model, nil
@@ -76,7 +75,7 @@ func (ch *Change) apply(def *toolcrib.Agent) (err error) {
 	return ch.Answering.apply(def)
 }
 
-// lower lowers limits.
+// lower lowers limits to those that were asked for.
 func (ch *Change) lower(to *toolcrib.Limits) {
 	asked := &ch.Limits
 	if *asked == (toolcrib.Limits{}) {
@@ -108,7 +107,7 @@ func smaller[T int | time.Duration](limit, asked T) T {
 	return limit
 }
 
-// scope returns the restrictions on the tools of a run of an agent, from what its journal would begin with.
+// Scope returns the restrictions on the tools of a run of an agent, from the first event that its journal would have.
 func (p *Policy) Scope(
 	def *toolcrib.Agent, workspace string, approve agent.Approve, tools []string, tell func(string),
 ) (gate.Scope, error) {
@@ -126,11 +125,11 @@ func (p *Policy) Scope(
 	return agent.Scope(&agent.State{Start: &start}), nil
 }
 
-// Agent is an agent in the words of the configuration, with defaults filled in and secrets
-// masked. Who is not to read the configuration has no position and of the keys only some.
+// Agent is an agent as it is configured, with defaults filled in and secrets masked. A user who may not read the
+// configuration gets no position and only some of the keys.
 type Agent struct {
 	Name     string
-	Position string // where it is configured; default = nowhere
+	Position string // "" if the default applies
 	config.Agent
 }
 
@@ -151,8 +150,8 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 	return slices.Concat(head[:len(head)-1], []byte{','}, config.ShowJSON(a.Agent)[1:]), nil
 }
 
-// Agents returns the agents of the configuration, by their names, to administrators as they are
-// configured. Others see of those that they may use what they are for, the model and the tools.
+// Agents returns the configured agents, sorted by name. Administrators get them as they are configured; other users get
+// the description, the model and the tools of those that they may use.
 func (p *Policy) Agents(ctx context.Context, who toolcrib.Principal) (list []Agent, err error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
@@ -176,13 +175,13 @@ func (p *Policy) Agents(ctx context.Context, who toolcrib.Principal) (list []Age
 	return list, nil
 }
 
-// Answering is how a run is to answer, as far as that differs from its agent.
+// Answering changes how the agent of a run answers.
 type Answering struct {
-	System          string   // is added to the agent's own
-	Temperature     *float64 // nil = the agent's
-	MaxOutputTokens int      // of the agent's and this the smaller counts; 0 = the agent's
-	Reasoning       string   // low | medium | high | off; "" = as the model is configured
-	// Schema of the answer, for an agent that has none; nil = any text.
+	System          string   // added to the agent's own
+	Temperature     *float64 // if nil, the agent's
+	MaxOutputTokens int      // the smaller of this and the agent's applies; 0 means the agent's
+	Reasoning       string   // low | medium | high | off; "" means that of the model
+	// Schema is the schema of the answer, for an agent without one. If nil, the answer is any text.
 	Schema json.RawMessage
 }
 
@@ -206,7 +205,7 @@ func (a *Answering) apply(def *toolcrib.Agent) error {
 	return nil
 }
 
-// mayRun reports whether who may have a run of an agent today, as [gate.Gate.MayRun].
+// MayRun returns why who may not run an agent now, or "", like [gate.Gate.MayRun].
 func (p *Policy) MayRun(ctx context.Context, who toolcrib.Principal, agent string) (refused string, err error) {
 	g, err := gate.New(gate.Options{People: p.people.Standing(), Availability: gate.Overrides{Off: true}})
 	if err != nil {
@@ -215,7 +214,7 @@ func (p *Policy) MayRun(ctx context.Context, who toolcrib.Principal, agent strin
 	return g.MayRun(ctx, who, agent)
 }
 
-// RunnableAgents returns the names of the agents of which who may have a run today.
+// RunnableAgents returns the names of the agents that who may run now.
 func (p *Policy) RunnableAgents(ctx context.Context, who toolcrib.Principal) ([]string, error) {
 	names := []string{}
 	for _, name := range p.env.Config.AgentNames() {

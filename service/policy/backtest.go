@@ -22,46 +22,46 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// BacktestRequest chooses the runs whose calls are judged again under the configuration.
+// BacktestRequest selects the runs whose calls are judged again under the configuration.
 type BacktestRequest struct {
-	Run string // one run, as for [Service.FindRun]; else those below
+	Run string // one run, by its ID or a part of it; if "", those that the other fields select
 	store.Filter
-	Until time.Time // that began before; zero = to the newest
-	Limit int       // so many runs at most, the newest; 0 = all
-	// Changed hears of each call that is decided otherwise; if nil, the first 10,000 are in the answer.
+	Until time.Time // only runs that began before; if zero, all
+	Limit int       // only the newest; 0 means all
+	// Changed is called for each call with a different decision. If nil, the answer has the first 10,000.
 	Changed func(ChangedCall)
-	Damaged func(error)           // hears of a run that cannot be read; may be nil
-	Looked  func(runs, calls int) // hears how far it is; may be nil
+	Damaged func(error)           // called for each run that cannot be read; may be nil
+	Looked  func(runs, calls int) // called with the progress; may be nil
 }
 
-// Backtest is what another policy would have decided.
+// Backtest is the result of a backtest: what the configuration would have decided.
 type Backtest struct {
-	Config  string          `json:"config"` // "" = no file
+	Config  string          `json:"config"` // "" without a file
 	Changes []ChangedCall   `json:"changes"`
 	Offers  []*ChangedOffer `json:"offers"`
 	Summary struct {
-		Runs      int                    `json:"runs"`   // that were looked at
+		Runs      int                    `json:"runs"`   // that were read
 		Judged    int                    `json:"judged"` // calls
 		Unchanged int                    `json:"unchanged"`
 		Wider     int                    `json:"wider"`
 		Narrower  int                    `json:"narrower"`
 		Otherwise int                    `json:"reason"`          // the same decision, for another reason
-		Offered   int                    `json:"tools_offered"`   // that were not
-		Withdrawn int                    `json:"tools_withdrawn"` // that would not be offered any more
+		Offered   int                    `json:"tools_offered"`   // that had not been
+		Withdrawn int                    `json:"tools_withdrawn"` // that would no longer be offered
 		Unjudged  map[agent.Unjudged]int `json:"unjudged"`
 		Pruned    int                    `json:"pruned_runs"`
 		Damaged   []damagedRun           `json:"damaged_runs"`
-		Omitted   int                    `json:"changes_omitted"` // beyond those in changes
-		Limit     int                    `json:"limit"`           // 0 = none
-		More      bool                   `json:"more"`            // there are more runs that fit
+		Omitted   int                    `json:"changes_omitted"` // more than changes has
+		Limit     int                    `json:"limit"`           // 0 means none
+		More      bool                   `json:"more"`            // more runs match
 	} `json:"summary"`
 }
 
-// ChangedCall is a call that is decided otherwise.
+// ChangedCall is a call with a different decision.
 type ChangedCall struct {
 	Change    agent.Change    `json:"change"` // wider | narrower | reason
 	Run       toolcrib.RunID  `json:"run_id"`
-	Seq       toolcrib.Seq    `json:"seq"` // of the verdicts
+	Seq       toolcrib.Seq    `json:"seq"` // event of the verdicts
 	Time      time.Time       `json:"time"`
 	User      string          `json:"user"`
 	Agent     string          `json:"agent"`
@@ -72,7 +72,7 @@ type ChangedCall struct {
 	New       ShownVerdict    `json:"new"`
 }
 
-// ShownVerdict is a verdict without what only the loop needs.
+// ShownVerdict is a verdict without the fields that only the loop needs.
 type ShownVerdict struct {
 	Decision toolcrib.Decision `json:"decision"` // allow | ask | refuse
 	Reason   toolcrib.Reason   `json:"reason,omitempty"`
@@ -86,7 +86,7 @@ func shownVerdict(v *journal.Verdict) ShownVerdict {
 	return ShownVerdict{cmp.Or(v.Decision, "refuse"), v.Reason, v.Rule, v.Position, v.Message}
 }
 
-// ChangedOffer is a tool that would be offered otherwise, in so many runs.
+// ChangedOffer is a tool that would be offered and was not, or the other way round, in a number of runs.
 type ChangedOffer struct {
 	Tool     string          `json:"tool"`
 	Offered  bool            `json:"offered"` // whether it would be
@@ -96,27 +96,27 @@ type ChangedOffer struct {
 	Run      toolcrib.RunID  `json:"run_id"` // the newest of them
 }
 
-// damagedRun is a run that could not be read to its end.
+// damagedRun is a run that could not be read to the end.
 type damagedRun struct {
 	Run    toolcrib.RunID `json:"run_id"`
 	Detail string         `json:"detail"`
 }
 
-// backtest is a walk over stored runs. What they are judged under is the configuration,
-// and everything else as it was.
+// backtest is a walk over stored runs. They are judged under the configuration; all other facts are those of their
+// time.
 type backtest struct {
 	*Policy
 	BacktestRequest
 	out      Backtest
 	switches *switchesThen
-	gates    map[string]*gate.Gate    // by workspace, those of teams apart; nil = no run can have it now
-	kits     map[string]*chosenSkills // by the names of skills
+	gates    map[string]*gate.Gate    // by workspace, and apart for teams; nil if no run may have the workspace now
+	kits     map[string]*chosenSkills // by their names
 	offers   map[ChangedOffer]*ChangedOffer
 	tell     func(string)
-	failed   error // what ended the walk and is not about one run
+	failed   error // an error that ended the walk and is not about one run
 }
 
-// Backtest judges the calls of stored runs again, for administrators. Nothing runs, and nothing is kept.
+// Backtest judges the calls of stored runs again, for administrators. It runs nothing and stores nothing.
 func (p *Policy) Backtest(ctx context.Context, who toolcrib.Principal, r BacktestRequest) (Backtest, error) {
 	b := &backtest{
 		Policy: p, BacktestRequest: r, gates: map[string]*gate.Gate{},
@@ -148,7 +148,7 @@ func (p *Policy) Backtest(ctx context.Context, who toolcrib.Principal, r Backtes
 	return b.out, err
 }
 
-// judgeAll judges the calls of all runs that are chosen.
+// judgeAll judges the calls of all selected runs.
 func (b *backtest) judgeAll(ctx context.Context, who toolcrib.Principal) error {
 	for rec, err := range b.env.EachRun(ctx, who, b.Filter) {
 		switch {
@@ -167,7 +167,7 @@ func (b *backtest) judgeAll(ctx context.Context, who toolcrib.Principal) error {
 	return nil
 }
 
-// read refuses a configuration under which nothing would run, and reads the switches.
+// read returns an error if no run could start under the configuration, and reads the overrides.
 func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	return err
 }
 
-// judge judges the calls of one run. That a run cannot be read is noted, and the others are looked at anyway.
+// judge judges the calls of one run. A run that cannot be read is recorded, and does not end the backtest.
 func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 	sum := &b.out.Summary
 	sum.Runs++
@@ -190,7 +190,7 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 		sum.Pruned++
 		return nil
 	}
-	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: policyTakesNot}
+	walk := agent.Backtest{Terms: b.terms, At: b.switches.at, Missing: missingElsewhere}
 	err := walk.Run(ctx, b.env.Store, rec.ID, agent.Rejudging{
 		Call: func(r agent.Rejudged) error { b.call(&rec, r); return nil }, Offer: b.offer,
 	})
@@ -213,14 +213,14 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 	return nil
 }
 
-// policyTakesNot reports whether a tool that is not there is missing for another reason
-// than the policy: whether these built-in ones are there is the configuration's doing
-// (contract §11); any other came from elsewhere, and nothing can be said about its calls.
-func policyTakesNot(tool string) bool {
+// missingElsewhere reports whether a tool that does not exist now is missing for a reason other than the policy. Whether
+// these built-in tools exist depends on the configuration. Any other tool came from elsewhere, so its calls cannot be
+// judged.
+func missingElsewhere(tool string) bool {
 	return !slices.Contains([]string{"exec_shell", "web_fetch", "web_search", "message", "describe_tables"}, tool)
 }
 
-// call takes what was found about a call.
+// call records a call that was judged again.
 func (b *backtest) call(rec *store.RunRecord, r agent.Rejudged) {
 	s := &b.out.Summary
 	if r.Unjudged != "" {
@@ -254,10 +254,10 @@ func (b *backtest) call(rec *store.RunRecord, r agent.Rejudged) {
 	}
 }
 
-// offer takes a tool that would be offered otherwise.
+// offer records a tool that would be offered and was not, or the other way round.
 func (b *backtest) offer(c agent.OfferChange) error {
 	if c.Reason == toolcrib.ReasonRequiresAdmin || c.Reason == toolcrib.ReasonNotPermitted {
-		return nil // no configuration decides about that
+		return nil // the configuration does not decide that
 	}
 	key := ChangedOffer{Tool: c.Tool, Offered: c.Offered, Reason: c.Reason, Position: c.Position}
 	o := b.offers[key]
@@ -270,7 +270,7 @@ func (b *backtest) offer(c agent.OfferChange) error {
 	return nil
 }
 
-// terms are what a run is judged under.
+// terms returns the terms under which a run is judged.
 func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, _ gate.Scope) (t agent.Terms, err error) {
 	defer func() { b.failed = err }()
 	t = agent.Terms{FourEyes: b.env.Config.Approvals.FourEyes}
@@ -315,7 +315,7 @@ func (b *backtest) terms(ctx context.Context, start *journal.RunStarted, _ gate.
 	return t, nil
 }
 
-// ready returns what is held ready under a key, or makes it; nothing is held in numbers.
+// ready returns the value of a key, or makes and keeps it. It keeps a bounded number of values.
 func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, error) {
 	const most = 64
 	v, ok := all[key]
@@ -333,12 +333,12 @@ func ready[V any](all map[string]V, key string, produce func() (V, error)) (V, e
 	return v, nil
 }
 
-// asAgent changes the first event of a run as if it began now: with the agent and its skills as they are configured,
-// and what was asked of the run itself.
+// asAgent changes the first event of a run to what it would be now: with the agent and its skills as they are
+// configured, and with what was asked of the run itself.
 func (b *backtest) asAgent(start *journal.RunStarted) error {
 	name := start.Agent.Name
 	if team.PlanOf(start) != nil {
-		return nil // what conducts a team is no agent of the configuration
+		return nil // the conductor of a team is not a configured agent
 	}
 	if _, ok := b.env.Config.Agents[name]; !ok {
 		b.tell(fmt.Sprintf("the configuration has no agent %s; its runs are judged with the agent as it was then", name))
@@ -356,7 +356,7 @@ func (b *backtest) asAgent(start *journal.RunStarted) error {
 	a.Limits = def.Limits.WithDefaults()
 	names, err := withSkills(def.Skills, a.RunSkills)
 	if err != nil || slices.Equal(names, a.Skills) {
-		return err // the same skills count with what they held then
+		return err // with the same names, the skills are those of the run
 	}
 	k, err := ready(b.kits, strings.Join(names, "\x00"), func() (*chosenSkills, error) {
 		k, err := b.chooseSkills(names)
@@ -371,8 +371,8 @@ func (b *backtest) asAgent(start *journal.RunStarted) error {
 	return err
 }
 
-// token is an access token with the scope that it was issued with; nil = none is known by
-// the ID. Whether it is good today, and how many calls it has left, is no matter.
+// token returns an access token with the scope with which it was issued, or nil if the ID is unknown. Its expiry and
+// the calls that it has left do not matter here.
 func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
 	if id == "" {
 		return nil, nil
@@ -384,28 +384,28 @@ func (b *backtest) token(ctx context.Context, id string) (gate.Token, error) {
 	return standing.Recorded(issued), err
 }
 
-// Standing implements [gate.People]: people are as the journals of their runs have them.
+// Standing implements [gate.People]. Principals are those in the journals of their runs.
 func (b *backtest) Standing(ctx context.Context, who toolcrib.Principal) (s gate.Standing, err error) {
 	s.Principal = who
 	s.Token, err = b.token(ctx, who.Token)
 	return s, err
 }
 
-// switchesThen is what was switched on and off at a time of the past. It is used by one goroutine.
+// switchesThen has the overrides of tools as they were at a time in the past. It must be used by one goroutine.
 type switchesThen struct {
-	changes []switched // the oldest first
-	upto    int        // how many of them over has
+	changes []switched // oldest first
+	upto    int        // number of changes that are in over
 	over    gate.Overrides
 }
 
-// switched is one change of the switches.
+// switched is a change of an override.
 type switched struct {
 	store.Override
 	at    time.Time
 	reset bool
 }
 
-// switchesThen reads the changes from the system journal.
+// switchesThen reads the changes of overrides from the system journal.
 func (p *Policy) switchesThen(ctx context.Context) (*switchesThen, error) {
 	then := &switchesThen{upto: -1}
 	f := store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, store.SystemOverrideReset}, OldestFirst: true}
@@ -423,7 +423,7 @@ func (p *Policy) switchesThen(ctx context.Context) (*switchesThen, error) {
 	return then, nil
 }
 
-// at makes it what it was at a time.
+// at sets the overrides to those at a time.
 func (t *switchesThen) at(when time.Time) {
 	n := sort.Search(len(t.changes), func(i int) bool { return t.changes[i].at.After(when) })
 	if n == t.upto {

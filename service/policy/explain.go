@@ -22,7 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// ExplainRequest asks why tools are or are not offered: to a run that could begin now, or to one that is stored.
+// ExplainRequest asks why tools are offered or not, to a run that could begin now or to a stored one.
 type ExplainRequest struct {
 	Tool    string             // if "", all
 	Given   *toolcrib.ToolCall // is judged as well; may be nil
@@ -35,14 +35,14 @@ type ExplainRequest struct {
 	Workspace string // if "", the configured one
 	Approve   agent.Approve
 	Tools     []string          // what the run may use of the agent's tools; nil does not restrict them
-	Notice    func(text string) // hears what a person should know; if nil, [env.Env.Notice] does
+	Notice    func(text string) // receives messages for a person; if nil, [env.Env.Notice] does
 }
 
-// Explained is each layer's answer for each tool, and the verdict on the call that was given.
+// Explained has the answer of each layer for each tool, and the verdict on the given call.
 type Explained struct {
 	Tools []gate.Explanation `json:"tools"`
-	Call  *JudgedCall        `json:"call,omitempty" jsonschema:"the verdict on the call"` // nil = none was given
-	// Notices say which MCP servers are missing, and whose tools were cut.
+	Call  *JudgedCall        `json:"call,omitempty" jsonschema:"the verdict on the call"` // nil without a given call
+	// Notices say which MCP servers are missing and which have tools that were left out.
 	Notices []toolcrib.Notice `json:"notices,omitempty" jsonschema:"what is missing of MCP servers"`
 }
 
@@ -52,30 +52,30 @@ type JudgedCall struct {
 	Taint     []string        `json:"taint,omitempty"`
 	Verdict   journal.Verdict `json:"verdict"`
 	Programs  []Program       `json:"programs,omitempty"`
-	// Content is what a model would read of a refusal.
+	// Content is what a model would read if the call is refused.
 	Content json.RawMessage `json:"content,omitempty"`
 }
 
-// Program is a program that a call starts; a word that only the call itself will show is null.
+// Program is a program that a call starts. Words that are not known before the call are null.
 type Program struct {
 	Name *string   `json:"name"`
 	Args []*string `json:"args"`
 }
 
-// explaining is the run that an explanation is about.
+// explaining is the run that is explained.
 type explaining struct {
 	gate  *gate.Gate
 	who   toolcrib.Principal
 	scope gate.Scope
-	facts gate.Facts             // of a stored run, as its journal ends
-	found func(tool string) bool // in a stored run; nil = there is no run
+	facts gate.Facts             // of a stored run, at the end of its journal
+	found func(tool string) bool // of a stored run; nil for another one
 	run   toolcrib.RunID
 
 	arguments string // [toolcrib.Agent.Arguments]
 }
 
-// Explain returns what every layer of the gate answers, by the same code that decides at a
-// call. With a given call, that very call is judged: nothing runs, and nothing is kept.
+// Explain returns the answer of every layer of the gate, from the code that decides when a call is made. If a call is
+// given, it judges that call. It runs nothing and stores nothing.
 func (p *Policy) Explain(ctx context.Context, who toolcrib.Principal, q ExplainRequest) (Explained, error) {
 	x, err := p.explaining(ctx, who, &q)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Policy) Explain(ctx context.Context, who toolcrib.Principal, q ExplainR
 	return out, err
 }
 
-// noteConverted adds what would become of the arguments of the call if a model sent them.
+// noteConverted notes how the arguments of the call would be converted if a model sent them.
 func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Explanation) {
 	if x.arguments == agent.ArgumentsStrict {
 		return
@@ -123,8 +123,8 @@ func (x *explaining) noteConverted(given *toolcrib.ToolCall, answers []gate.Expl
 	}
 }
 
-// rememberedSeen are the remembered approvals of which who may know: by an access token those of the
-// runs that it started.
+// rememberedSeen returns the remembered approvals that who may see. An access token may see those of the runs that it
+// started.
 func (p *Policy) rememberedSeen(
 	ctx context.Context, who toolcrib.Principal, x *explaining,
 ) ([]journal.Remembered, error) {
@@ -137,8 +137,8 @@ func (p *Policy) rememberedSeen(
 	}), err
 }
 
-// withoutConfig leaves out what only administrators read: where the configuration says something,
-// and the agents that others may use. spawn is as they may read it.
+// withoutConfig removes what only administrators may read: positions in the configuration, and agents that others may
+// not use. spawn is the tool as who may read it.
 func (x *Explained) withoutConfig(spawn toolcrib.Spec) {
 	for i := range x.Tools {
 		t := &x.Tools[i]
@@ -185,9 +185,9 @@ func (p *Policy) explaining(ctx context.Context, who toolcrib.Principal, q *Expl
 	return &explaining{gate: g, who: RunsAs(who, q.Admin), scope: scope, arguments: def.Arguments}, err
 }
 
-// lookingGate is the gate for those who only look. The workspace decides nothing about
-// which tools there are, so that of the configuration may be missing: run says so. start is
-// that of the run that is looked at; nil = one that could begin.
+// lookingGate returns a gate for explanations. The configured workspace may be missing, because it does not decide
+// which tools exist; a run reports that. start is the first event of the run that is explained, or nil for one that
+// could begin.
 func (p *Policy) lookingGate(workspace string, start *journal.RunStarted) (*gate.Gate, string, error) {
 	dir, err := p.Workspace(workspace, nil)
 	if err != nil && workspace != "" {
@@ -200,7 +200,7 @@ func (p *Policy) lookingGate(workspace string, start *journal.RunStarted) (*gate
 	return g, dir, err
 }
 
-// explainingStored is a stored run at its end, under the policy of today.
+// explainingStored returns a stored run at its end, under the current policy.
 func (p *Policy) explainingStored(ctx context.Context, rec store.RunRecord) (*explaining, error) {
 	state, err := agent.Load(ctx, p.env.Store, rec.ID)
 	if errors.Is(err, store.ErrPruned) {
@@ -219,8 +219,8 @@ func (p *Policy) explainingStored(ctx context.Context, rec store.RunRecord) (*ex
 	return x, nil
 }
 
-// remembered are the approvals that hold for a run: its own, and in its workspace those of
-// whom it acts for and of its session.
+// remembered returns the approvals that apply to a run: its own, and those of its user and its session in its
+// workspace.
 func (p *Policy) remembered(ctx context.Context, x *explaining) ([]journal.Remembered, error) {
 	own := x.facts.Remembered
 	if len(own) > 0 {
@@ -238,7 +238,7 @@ func (p *Policy) remembered(ctx context.Context, x *explaining) ([]journal.Remem
 	return kept, err
 }
 
-// note adds to the answers what a stored run has read, and what remembered approvals mean for their tools.
+// note adds notes about what a stored run has read, and about remembered approvals for the tools.
 func (p *Policy) note(x *explaining, remembered []journal.Remembered, answers []gate.Explanation) {
 	settings := ToolSettings(p.env.Config)
 	for i := range answers {
@@ -267,8 +267,8 @@ func (p *Policy) note(x *explaining, remembered []journal.Remembered, answers []
 	}
 }
 
-// noteMCP adds to the answers what is missing of MCP servers, and returns it: of those that were started as it is
-// now, of others as the run that is explained, or the last one, has met it. It starts none.
+// noteMCP adds notes about missing MCP servers and tools, and returns them. For servers that were started it reports
+// their present state, for others what the explained run, or else the last one, reported. It starts no server.
 func (p *Policy) noteMCP(
 	ctx context.Context, who toolcrib.Principal, x *explaining, answers []gate.Explanation,
 ) (notices []toolcrib.Notice) {
@@ -299,11 +299,11 @@ func (p *Policy) noteMCP(
 	return notices
 }
 
-// metMCP returns what a run, or the last one, has said of MCP servers.
+// metMCP returns what a run, or else the last one, reported about MCP servers.
 func (p *Policy) metMCP(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) (notices []toolcrib.Notice) {
 	rec, err := p.env.Find(ctx, who, cmp.Or(string(run), "last"))
 	if err != nil {
-		return nil // there is none
+		return nil // there is no run
 	}
 	for e, err := range p.env.ReadRun(ctx, who, rec.ID, 0) {
 		if err != nil {
@@ -322,7 +322,7 @@ func (p *Policy) metMCP(ctx context.Context, who toolcrib.Principal, run toolcri
 	return notices
 }
 
-// judged judges the given call as the next one of a run, or as the first of a new one.
+// judged judges the given call as the next one of a stored run, or as the first of a new one.
 func (p *Policy) judged(ctx context.Context, x *explaining, q *ExplainRequest) (*JudgedCall, error) {
 	offer, err := x.gate.Offer(ctx, x.who, x.scope)
 	if err != nil {
@@ -343,7 +343,7 @@ func (p *Policy) judged(ctx context.Context, x *explaining, q *ExplainRequest) (
 	}
 	if v.Refused() {
 		judged.Content = json.RawMessage(v.Content)
-		judged.Verdict.Decision = decisionRefuse // the journal leaves it empty
+		judged.Verdict.Decision = decisionRefuse // the journal leaves a refusal empty
 	}
 	return judged, nil
 }
@@ -357,7 +357,7 @@ func (p *Policy) JudgeFor(ctx context.Context, rec store.RunRecord, given *toolc
 	return p.judged(ctx, x, &ExplainRequest{Given: given})
 }
 
-// decisionRefuse is the word for a verdict that does not allow and does not ask.
+// decisionRefuse is the decision of a verdict that neither allows nor asks.
 const decisionRefuse = "refuse"
 
 func programsOf(programs []toolcrib.Program) []Program {
@@ -378,13 +378,13 @@ func programsOf(programs []toolcrib.Program) []Program {
 	return views
 }
 
-// GivenCall is a call without a model, as it is judged: its arguments are read strictly, once.
+// GivenCall returns a call without a model. Its arguments are read strictly, once.
 func (p *Policy) GivenCall(name string, raw []byte) *toolcrib.ToolCall {
-	p.env.LearnSecrets() // arguments are read under them
+	p.env.LearnSecrets() // arguments must not have them
 	return NewCall(p.env.Mask, name, raw)
 }
 
-// NewCall is [Policy.GivenCall] with the secrets that a mask knows.
+// NewCall is [Policy.GivenCall] for the secrets that mask knows.
 func NewCall(mask *guard.Masker, name string, raw []byte) *toolcrib.ToolCall {
 	call := &toolcrib.ToolCall{ID: "call_1", Name: name}
 	if !toolcrib.ValidToolName(name) {
@@ -394,7 +394,7 @@ func NewCall(mask *guard.Masker, name string, raw []byte) *toolcrib.ToolCall {
 	return call
 }
 
-// rememberedText says which calls a remembered approval is about.
+// rememberedText describes the calls that a remembered approval covers.
 func rememberedText(m journal.Remembered) string {
 	whole := func(text string, _ int) string { return PathText(text) }
 	return propose.Covers(m, whole, func(arguments json.RawMessage, most int) string {

@@ -36,8 +36,8 @@ import (
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
-// Gate returns the gate for calls in a workspace: the tools there are, and today's policy. It starts no MCP server:
-// see [Service.needMCP]. It is the one that was made before if it would be made of the same again.
+// Gate returns the gate for calls in a workspace, with the current tools and policy. It starts no MCP server. If a new
+// gate would be the same as the last one, it returns that.
 func (p *Policy) Gate(workspace string, seen Paths) (*gate.Gate, error) {
 	people := p.people.Standing()
 	people.Renew()
@@ -75,20 +75,20 @@ func (p *Policy) Gate(workspace string, seen Paths) (*gate.Gate, error) {
 	return made.gate, err
 }
 
-// gates are those that were made last, by their workspaces.
+// gates are the last gates, by workspace.
 type gates struct {
 	sync.Mutex
 	all map[string]madeGate
 }
 
-// maxGates bounds them, and gateAge how long one is used for new runs: what programs are installed is
-// looked up once for each gate.
+// maxGates bounds the number of kept gates, and gateAge how long one is used for new runs: installed programs are
+// looked up once per gate.
 const (
 	maxGates = 64
 	gateAge  = 10 * time.Second
 )
 
-// madeGate is a gate, with what it was made of beside the configuration. Nothing of that was a link.
+// madeGate is a gate and what it was made of in addition to the configuration. None of the paths was a symbolic link.
 type madeGate struct {
 	s        *Policy
 	of       []any
@@ -97,8 +97,8 @@ type madeGate struct {
 	switches *availability
 }
 
-// gateOf makes it; with other, to judge calls that another agent makes, of the tools that it returns
-// for the built-in ones.
+// gateOf makes a gate. If other is not nil, the gate judges calls of another agent, and its tools are those that other
+// returns for the built-in ones.
 func (p *Policy) gateOf(
 	workspace string, switches gate.Availability, people gate.People, other func([]toolcrib.Tool) []toolcrib.Tool,
 ) (*gate.Gate, error) {
@@ -108,8 +108,8 @@ func (p *Policy) gateOf(
 	if err != nil {
 		return nil, err
 	}
-	// The file tools ask once more about what is really open: the gate asks about
-	// what a call names, a search also meets what lies below that.
+	// The file tools check the files that they open again: the gate checks the paths that a call names, and a search reads
+	// files below them.
 	paths, err := protected.Rules()
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (p *Policy) gateOf(
 	p.mcp.Follow(g, builtIn)
 	tell := p.env.Once(p.env.Notice)
 	for _, w := range set.Warnings() {
-		if strings.HasPrefix(w.Field, "tools") { // the rule does not hold for what it names
+		if strings.HasPrefix(w.Field, "tools") { // the rule does not apply to a tool that it names
 			tell(w.Error())
 		}
 	}
@@ -172,7 +172,7 @@ func (p *Policy) gateOf(
 	return g, nil
 }
 
-// tellSandbox says that command lines ask for lack of a sandbox, or of protection in a workspace.
+// tellSandbox reports that command lines ask because there is no sandbox, or because it cannot protect the workspace.
 func (p *Policy) tellSandbox(command toolcrib.Tool, workspace string) {
 	if command == nil || p.env.Config.Tools.Shell.Sandbox == string(shell.SandboxRequired) {
 		return
@@ -186,7 +186,7 @@ func (p *Policy) tellSandbox(command toolcrib.Tool, workspace string) {
 	}
 }
 
-// TellNoSandbox reports whether there is exec_shell but no sandbox, and says then what that means.
+// TellNoSandbox reports whether there is exec_shell but no sandbox. If so, it calls tell with what that means.
 func (p *Policy) TellNoSandbox(tell func(string)) bool {
 	problem := p.env.NoSandbox()
 	if problem == "" || p.env.Config.Tools.Shell.Mode == string(shell.ModeOff) {
@@ -203,7 +203,7 @@ func (p *Policy) TellNoSandbox(tell func(string)) bool {
 	return true
 }
 
-// positions returns where the configuration says something; a default stands nowhere.
+// positions returns a function that returns the position of a key in the configuration, or "" if the default applies.
 func positions(c *config.Config) func(string) string {
 	return func(key string) string {
 		if !c.IsSet(key) {
@@ -213,7 +213,7 @@ func positions(c *config.Config) func(string) string {
 	}
 }
 
-// ToolSettings are what the configuration says of single tools.
+// ToolSettings returns the settings of single tools.
 func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 	out := make(map[string]gate.ToolSettings, len(c.Tools.Settings))
 	for name, s := range c.Tools.Settings {
@@ -232,7 +232,7 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 	return out
 }
 
-// execShell makes exec_shell as the configuration says; nil in mode off. elsewhere: it only judges
+// execShell makes exec_shell as it is configured. It returns nil in mode off. If elsewhere is set, the tool only judges
 // what another agent runs.
 func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
 	set := p.env.Config.Tools.Shell
@@ -240,7 +240,7 @@ func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.T
 	if err != nil {
 		return nil, err
 	}
-	home, _ := os.UserHomeDir() // without one there are no toolchains of the user's
+	home, _ := os.UserHomeDir() // if unknown, the user has no toolchains
 	caches := ""
 	if set.Caches {
 		caches = p.caches()
@@ -267,9 +267,9 @@ func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.T
 	return tool, nil
 }
 
-// unconfined reports whether a principal who is no administrator may run programs without a sandbox: the user of
-// the operating system to whom the data folder belongs, and whom the configuration names. On a server a run of --as
-// does not count as that user's: whom it is for can continue it.
+// unconfined reports whether a principal who is not an administrator may run programs without a sandbox: the user of
+// the operating system who owns the data folder, and the users in the configuration. On a server, a run that was
+// started with --as is not such a user's, because the user for whom it acts can continue it.
 func (p *Policy) unconfined(who toolcrib.Principal) bool {
 	named := p.env.Config.Tools.Shell.Unconfined
 	inGroup := func(group string) bool { return slices.Contains(named, "group:"+group) }
@@ -278,10 +278,10 @@ func (p *Policy) unconfined(who toolcrib.Principal) bool {
 		slices.Contains(named, who.User) || slices.ContainsFunc(who.Groups, inGroup)
 }
 
-// caches is the folder of the build caches that commands keep.
+// caches returns the folder of the build caches of commands.
 func (p *Policy) caches() string { return filepath.Join(p.env.DataDir, "caches") }
 
-// programs are the folders of programs and the variables that the configuration sets.
+// Programs returns the folders of programs and the variables in the configuration.
 func (p *Policy) Programs() (path []string, variables map[string]string, err error) {
 	set := p.env.Config.Tools.Shell
 	for _, dir := range set.Path {
@@ -300,15 +300,15 @@ func (p *Policy) Programs() (path []string, variables map[string]string, err err
 	return path, variables, nil
 }
 
-// Unprotected returns why there are command lines in a workspace from which protected files
-// cannot be kept, although there is a sandbox; "" if there are none, or none are run.
+// Unprotected returns why the sandbox cannot keep some command lines in a workspace from protected files, or "" if it
+// can.
 func (p *Policy) Unprotected(workspace string) string {
 	protected, _ := p.Protection(workspace, nil)
-	tool, _ := p.execShell(protected, false) // what is wrong with either is told where it is used
+	tool, _ := p.execShell(protected, false) // errors are reported where they matter
 	return shell.Unprotected(tool, workspace)
 }
 
-// storeFacts are what get_runtime_info tells about the store.
+// storeFacts returns the facts about the store for get_runtime_info.
 func (p *Policy) storeFacts(ctx context.Context) map[string]string {
 	facts := map[string]string{"store": "sqlite"}
 	if v, err := p.env.Store.OverridesVersion(ctx); err == nil {
@@ -317,8 +317,8 @@ func (p *Policy) storeFacts(ctx context.Context) map[string]string {
 	return facts
 }
 
-// untrustedResult reports from the journal whether a kept result is untrusted data; what
-// cannot be told is. It reads what a call of the run at hand may read, whenever that is.
+// untrustedResult reports from the journal whether a kept result is untrusted data. If that is unknown, it is. It reads
+// what a call of the run may read at any time.
 func (p *Policy) untrustedResult(run toolcrib.RunID, ref string) (string, bool) {
 	for e, err := range p.env.Store.Read(context.Background(), run, 0) {
 		if err != nil {
@@ -331,12 +331,12 @@ func (p *Policy) untrustedResult(run toolcrib.RunID, ref string) (string, bool) 
 	return "unknown", true
 }
 
-// availability reads what administrators have switched on and off (A9), at each
-// offer and each turn. There is one for each gate, and its first answer after it was made or
-// renewed is always read from the store, so that a new run begins with what holds then.
+// availability reads the overrides of administrators (A9), at each offer and each turn. Each gate has its own. The
+// first answer after it was made or renewed always comes from the store, so that a new run begins with the overrides of
+// that time.
 type availability struct {
 	store         store.Store
-	renewed, read atomic.Uint64 // how often it was renewed, and one more than that when what holds was read
+	renewed, read atomic.Uint64 // number of renewals, and one more than that number when the overrides were last read
 }
 
 func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err error) {
@@ -355,7 +355,7 @@ func (v *availability) Overrides(ctx context.Context) (over gate.Overrides, err 
 	return over, nil
 }
 
-// set notes in the map that it returns that a tool or a group is switched on or off.
+// set records an override of a tool or a group, and returns the map that has it.
 func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled bool) map[string]bool {
 	of := &over.Tools
 	if kind == store.OverrideGroup {
@@ -368,8 +368,8 @@ func set(over *gate.Overrides, kind store.OverrideKind, name string, enabled boo
 	return *of
 }
 
-// builtIn are the tools that toolcrib comes with; command nil = no exec_shell. Without a
-// store they are only looked at, never called.
+// builtIn returns the built-in tools. If command is nil, there is no exec_shell. Without a store the tools must not be
+// called.
 func (p *Policy) builtIn(protected gate.Protected, paths gate.PathRules, command toolcrib.Tool) []toolcrib.Tool {
 	c := p.env.Config
 	tools := builtin.New(builtin.Options{
@@ -392,8 +392,8 @@ func (p *Policy) builtIn(protected gate.Protected, paths gate.PathRules, command
 	return tools
 }
 
-// callableAgents are those that a model may know: all that are configured.
-// Whom a run may really use is the gate's to say, at each call.
+// CallableAgents returns the agents that a model may know: all configured ones. The gate decides at each call which of
+// them a run may use.
 func CallableAgents(c *config.Config) []spawn.Agent {
 	names := c.AgentNames()
 	agents := make([]spawn.Agent, len(names))
@@ -403,17 +403,17 @@ func CallableAgents(c *config.Config) []spawn.Agent {
 	return agents
 }
 
-// spawnFor is spawn as who may read it: with the agents that they may use.
+// spawnFor returns the spec of spawn with the agents that who may use.
 func (p *Policy) spawnFor(ctx context.Context, who toolcrib.Principal) toolcrib.Spec {
 	agents := CallableAgents(p.env.Config)
 	if !env.ReadsConfig(who) {
-		names, _ := p.RunnableAgents(ctx, who) // an error names none
+		names, _ := p.RunnableAgents(ctx, who) // after an error it names none
 		agents = slices.DeleteFunc(agents, func(a spawn.Agent) bool { return !slices.Contains(names, a.Name) })
 	}
 	return spawn.New(agents).Spec()
 }
 
-// logFile is the file of the log; "" = none.
+// logFile returns the path of the log file, or "" without one.
 func (p *Policy) logFile() string {
 	file, err := p.env.Config.Log.File.Resolve(p.env.Resolver())
 	if err != nil {
@@ -422,7 +422,7 @@ func (p *Policy) logFile() string {
 	return file
 }
 
-// logs is where fetch_logs reads: the file of the log, else what this process has logged.
+// logs returns what fetch_logs reads: the log file, or else the log of this process.
 func (p *Policy) logs() system.Logs {
 	if file := p.logFile(); file != "" {
 		return system.LogFile{Path: file}
@@ -430,10 +430,10 @@ func (p *Policy) logs() system.Logs {
 	return p.Ring()
 }
 
-// Ring keeps what this process has logged.
+// Ring returns the last lines that this process has logged.
 func (p *Policy) Ring() *system.LogRing { return &p.logged }
 
-// details are the places that get_runtime_info_raw tells about.
+// details returns the facts for get_runtime_info_raw.
 func (p *Policy) details(context.Context) map[string]string {
 	facts := map[string]string{"database": p.env.Store.Path(), "data_dir": p.env.DataDir}
 	if file, err := filepath.Abs(p.env.Config.File()); err == nil && p.env.Config.File() != "" {
@@ -445,7 +445,7 @@ func (p *Policy) details(context.Context) map[string]string {
 	return facts
 }
 
-// web is what web_fetch may reach, and where web_search asks.
+// web returns the options of web_fetch and web_search.
 func (p *Policy) web() web.Options {
 	c := &p.env.Config.Tools.Web
 	o := web.Options{
@@ -467,7 +467,7 @@ func (p *Policy) web() web.Options {
 	return o
 }
 
-// sqlDatabases are what describe_tables shows. Addresses are filled in at each use.
+// Databases returns the databases for describe_tables. Their addresses are resolved at each use.
 func (p *Policy) Databases() []tables.Database {
 	var found []tables.Database
 	for _, name := range slices.Sorted(maps.Keys(p.env.Config.SQL)) {
@@ -479,9 +479,9 @@ func (p *Policy) Databases() []tables.Database {
 	return found
 }
 
-// MayReadMCP returns an error if who may not read what an MCP server has beside tools: its prompts are
-// for those who may use the group of its tools, its resources for those who may use the tool by which models
-// read them. Here it is not asked: whoever sits at the machine starts the servers themselves.
+// MayReadMCP returns an error if who may not read the prompts or the resources of an MCP server. Prompts are for users
+// who may use the group of its tools, resources for those who may use the tool that reads them for models. The command
+// line does not ask it, because its user starts the servers.
 func (p *Policy) MayReadMCP(ctx context.Context, who toolcrib.Principal, server string, resources bool) error {
 	var switches gate.Availability = &availability{store: p.env.Store}
 	if !p.env.Config.Tools.Enabled {

@@ -29,20 +29,20 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// OtherCall is a call that another agent is about to make by itself (contract §9).
+// OtherCall is a call that another agent is about to make.
 type OtherCall struct {
-	Tool      string          `json:"tool"` // as that agent names it, or as it is named here
+	Tool      string          `json:"tool"` // the name that the agent uses, or ours
 	Arguments json.RawMessage `json:"arguments"`
-	Cwd       string          `json:"cwd"`     // absolute; where the call would run
-	Session   string          `json:"session"` // of that agent: what it reads there taints its later calls
-	Workspace string          `json:"-"`       // what file tools may touch, Cwd in it; "" = Cwd
-	Agent     string          `json:"-"`       // whose policy holds; "" = the default agent's
+	Cwd       string          `json:"cwd"`     // absolute path of the folder of the call
+	Session   string          `json:"session"` // session of that agent; what it has read taints later calls
+	Workspace string          `json:"-"`       // for file tools, a folder that has Cwd; "" means Cwd
+	Agent     string          `json:"-"`       // whose policy applies; "" means the default agent's
 }
 
-// otherCallDecided is the payload of such an entry. It has the arguments by their digest only.
+// otherCallDecided is the payload of an audit entry. It has only the digest of the arguments.
 type otherCallDecided struct {
-	Tool     string          `json:"tool"` // as it is judged
-	As       string          `json:"as"`   // as that agent names it
+	Tool     string          `json:"tool"` // our name
+	As       string          `json:"as"`   // the name that the agent uses
 	Digest   string          `json:"digest"`
 	Decision string          `json:"decision"`
 	Reason   toolcrib.Reason `json:"reason,omitempty"`
@@ -51,11 +51,11 @@ type otherCallDecided struct {
 	By       string          `json:"by"`
 }
 
-// maxOtherName bounds a name that another agent gives, in bytes.
+// maxOtherName is the most bytes that are kept of a name from another agent.
 const maxOtherName = 256
 
-// DecideOther judges a call of another agent as one of a run is judged, and writes the decision
-// down. Nothing runs, and no MCP server is started. An error means that the call must not be made.
+// DecideOther judges a call of another agent like a call of a run, and records the decision. It runs nothing and starts
+// no MCP server. After an error the call must not be made.
 func (p *Policy) DecideOther(
 	ctx context.Context, who toolcrib.Principal, c OtherCall,
 ) (d api.OtherDecided, err error) {
@@ -72,7 +72,7 @@ func (p *Policy) DecideOther(
 	if x.scope, err = p.Scope(&def, o.workspace, agent.ApproveNone, nil, p.env.Notice); err != nil {
 		return d, err
 	}
-	x.scope.HasSkills = true // the other agent's
+	x.scope.HasSkills = true // those of the other agent
 	people := p.people.Standing()
 	people.Renew()
 	var judged toolcrib.Spec
@@ -112,7 +112,7 @@ func (p *Policy) DecideOther(
 	if d.Decision != api.OtherDeny && judged.Untrusted {
 		source := o.name
 		if judged.Group == judged.Source && judged.Group != "" {
-			source = judged.Source // of an MCP server
+			source = judged.Source // an MCP server
 		}
 		if err := session.add(source, x.facts.Taint); err != nil {
 			return api.OtherDecided{}, err
@@ -130,8 +130,7 @@ func (p *Policy) DecideOther(
 	return d, nil
 }
 
-// otherTools are the tools of other agents that do what tools of ours do: the name here, and of
-// the arguments those that count, with their names here.
+// otherTools maps tools of other agents to ours: our name, and the arguments that matter with our names for them.
 func otherTools() map[string]string {
 	return map[string]string{
 		"Bash":         "exec_shell command run_in_background:background",
@@ -153,15 +152,15 @@ func otherTools() map[string]string {
 	}
 }
 
-// otherJudged is a call of another agent as it is judged.
+// otherJudged is a call of another agent in terms of our tools.
 type otherJudged struct {
-	name, source string // source is of a tool that is not known here
+	name, source string // source is that of an unknown tool
 	workspace    string
 	arguments    json.RawMessage
-	refused      string // why, if where it leads cannot be known
+	refused      string // reason, if the target cannot be determined
 }
 
-// ownFileTools are the tools for files under their names here.
+// ownFileTools are the names of our file tools.
 const ownFileTools = " read_file list_directory search_files write_file edit_file get_tree read_asset_meta "
 
 func (p *Policy) otherCall(c *OtherCall) (o *otherJudged, err error) {
@@ -194,22 +193,22 @@ func (p *Policy) otherCall(c *OtherCall) (o *otherJudged, err error) {
 		o.name, o.source = server+"__"+tool, "mcp:"+server
 	}
 	const most = 64
-	if len(o.name) > most { // other agents take longer names
+	if len(o.name) > most { // the names of other agents may be longer
 		sum := sha256.Sum256([]byte(o.name))
 		o.name = o.name[:most-9] + "_" + hex.EncodeToString(sum[:4])
 	}
 	if o.name == shell.Name {
-		o.workspace = cwd // its paths count from there
+		o.workspace = cwd // its paths are relative to it
 	}
 	return o, err
 }
 
-// take takes those arguments that count, if nil all. A path counts from where the call runs, and is
-// written out as the other agent may do it.
+// take takes the named arguments, or all if names is nil. A path is relative to the folder of the call, and is expanded
+// as the other agent may expand it.
 func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	canonical, err := guard.Arguments(o.arguments)
 	if err != nil {
-		return nil // the gate refuses them
+		return nil // the gate refuses the arguments
 	}
 	var given map[string]any
 	if err := json.Unmarshal(canonical, &given); err != nil {
@@ -226,7 +225,7 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 		}
 	}
 	if taken["old_text"] == "" {
-		delete(taken, "old_text") // it makes a file
+		delete(taken, "old_text") // makes a new file
 	}
 	if taken["path"] == nil {
 		delete(taken, "path")
@@ -249,7 +248,7 @@ func (o *otherJudged) take(names []string, cwd string, glob bool) error {
 	return err
 }
 
-// path returns a path as it is written out.
+// path returns an expanded path.
 func (o *otherJudged) path(value any, given bool) string {
 	text, ok := value.(string)
 	out, known := writtenOut(text)
@@ -259,7 +258,7 @@ func (o *otherJudged) path(value any, given bool) string {
 	return out
 }
 
-// glob returns where a pattern looks, which may leave the folder that it is for.
+// glob returns the folder in which a pattern looks, which may be outside of where.
 func (o *otherJudged) glob(value any, where string) (given bool, at string) {
 	if value == nil {
 		return false, where
@@ -272,15 +271,15 @@ func (o *otherJudged) glob(value any, where string) (given bool, at string) {
 	rest := strings.NewReplacer("{", ",", "$", "/", "~", "/", "file:", "/").Replace(strings.ToLower(pattern[len(head):]))
 	switch {
 	case strings.Contains(rest, "..") || strings.Contains(rest, ",/"):
-		return true, "/" // where it leads is not known
+		return true, "/" // the target cannot be determined
 	case path.IsAbs(pattern):
 		return true, path.Dir(head)
 	}
 	return true, path.Join(cmp.Or(where, "."), path.Dir(head))
 }
 
-// writtenOut returns a path without what programs expand at its beginning: the home folder, and the
-// address of a local file. known is false where it cannot be known what they make of it.
+// writtenOut expands the beginning of a path as programs do: the home folder, and the address of a local file. known is
+// false if the result cannot be determined.
 func writtenOut(name string) (out string, known bool) {
 	text := strings.TrimSpace(name)
 	scheme, _, _ := strings.Cut(text, ":")
@@ -309,8 +308,7 @@ func writtenOut(name string) (out string, known bool) {
 	return name, text == "" || text[0] != '~' && text[0] != '$'
 }
 
-// among puts the tool that is judged among the built-in ones: in place of that of its name, or
-// beside them as a write of a tool that is not known.
+// among replaces the built-in tool of that name by the judged one, or adds a write of an unknown tool.
 func (o *otherJudged) among(tools []toolcrib.Tool) ([]toolcrib.Tool, toolcrib.Spec) {
 	spec := toolcrib.Spec{
 		Name: o.name, Source: o.source, Effect: toolcrib.EffectNonIdempotentWrite, EnabledByDefault: true,
@@ -327,7 +325,7 @@ func (o *otherJudged) among(tools []toolcrib.Tool) ([]toolcrib.Tool, toolcrib.Sp
 	}
 	t := otherTool{tool: tools[i], spec: spec}
 	if spec.AnsweredBy != "" {
-		t.tool = nil // there it is a person or agent of that agent
+		t.tool = nil // a person or agent of the other agent answers
 	}
 	t.spec.AnsweredBy, t.spec.Nested, t.spec.Parameters = "", false, nil
 	t.spec.Plans = toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: true}
@@ -336,7 +334,7 @@ func (o *otherJudged) among(tools []toolcrib.Tool) ([]toolcrib.Tool, toolcrib.Sp
 	return tools, t.spec
 }
 
-// otherTool judges calls like a tool of ours, and does not run them.
+// otherTool judges calls like one of our tools, and cannot run them.
 type otherTool struct {
 	spec toolcrib.Spec
 	tool toolcrib.Tool
@@ -350,7 +348,7 @@ func (otherTool) Call(context.Context, toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.Output{}, errors.New("another agent runs this call")
 }
 
-// Plan returns the facts of the tool's own plan, without the rest of it.
+// Plan returns the facts of the tool's own plan, without its work.
 func (t otherTool) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	plan := &toolcrib.Plan{}
 	if p, ok := t.tool.(toolcrib.Planner); ok {
@@ -367,14 +365,14 @@ func (t otherTool) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan
 	return plan, nil
 }
 
-// otherSession is what a session of another agent has read that is untrusted: a file with a source on each line.
+// otherSession is the file with the sources of untrusted data that a session of another agent has read, one per line.
 type otherSession string
 
 func (p *Policy) otherSession(user, session string) otherSession {
 	return otherSession(p.env.Marked("other", user+"\x00"+session))
 }
 
-// Bounds of what is kept of sessions.
+// Bounds of the files of sessions.
 const (
 	otherSources = 32
 	otherBytes   = 64 << 10
@@ -389,7 +387,7 @@ func (f otherSession) taint() ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
-// add notes one more source. The first one of a session removes what old sessions have read.
+// add adds a source. The first source of a session removes the files of old sessions.
 func (f otherSession) add(source string, known []string) error {
 	if slices.Contains(known, source) || len(known) >= otherSources {
 		return nil

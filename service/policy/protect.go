@@ -18,8 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/trust"
 )
 
-// steering returns the names of files and folders that start programs or configure agents
-// beside toolcrib: git's, editors' and other agents', with the notes that they read.
+// steering returns the names of files and folders that start programs or configure agents other than toolcrib: those of
+// git, editors and other agents, and the notes that they read.
 func steering() []string {
 	return []string{
 		".git", ".githooks", ".husky", ".envrc", ".mcp.json", config.FileName, ".toolcrib", ".agents", ".claude", ".codex",
@@ -28,9 +28,9 @@ func steering() []string {
 	}
 }
 
-// protectSteering protects those names and the configured notes (notes.files) everywhere. Editors and agents keep
-// work trees in folders of such a name, too: where the workspace itself lies in one, it is protected at the
-// workspace's own root, for else nothing could be written at all.
+// protectSteering protects those names and the configured notes (notes.files) everywhere. Editors and agents also keep
+// work trees in folders with such a name. If the workspace is in one, the name is protected only at the root of the
+// workspace; otherwise nothing could be written.
 func protectSteering(p *gate.Protected, workspace, real string, notes []string) {
 	around := strings.FieldsFunc(filepath.ToSlash(workspace+"/"+real),
 		func(r rune) bool { return r == '/' })
@@ -50,8 +50,8 @@ func protectSteering(p *gate.Protected, workspace, real string, notes []string) 
 	}
 }
 
-// protectHooks protects the folders of git's hooks that lie in the workspace; where that
-// is the workspace itself, the hooks in it.
+// protectHooks protects the folders of git hooks in the workspace. If the workspace is such a folder, it protects the
+// hooks in it.
 func protectHooks(p *gate.Protected, workspace, real string, seen Paths) {
 	for _, folder := range hooksPaths(real, seen) {
 		switch to := gate.Resolved(folder); {
@@ -66,7 +66,7 @@ func protectHooks(p *gate.Protected, workspace, real string, seen Paths) {
 	}
 }
 
-// gitHooks are the programs that git runs (githooks(5)).
+// gitHooks returns the names of the programs that git runs (githooks(5)).
 func gitHooks() []string {
 	return []string{
 		"applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
@@ -76,8 +76,8 @@ func gitHooks() []string {
 	}
 }
 
-// Protection is what no tool may touch (contract §11): what steers toolcrib or its
-// neighbours is never written, the data folder neither read nor written.
+// Protection returns the paths that no tool may touch. Files that configure toolcrib or programs next to it are never
+// written; the data folder is neither read nor written.
 func (p *Policy) Protection(workspace string, seen Paths) (gate.Protected, error) {
 	if seen == nil {
 		seen = Paths{}
@@ -142,7 +142,7 @@ const (
 	absent              // nothing, nor a symbolic link on the way
 )
 
-// resolved is [gate.Resolved].
+// resolved returns the same as [gate.Resolved].
 func (l Paths) resolved(path string) string {
 	if l.free(path) {
 		return filepath.Clean(path)
@@ -168,7 +168,7 @@ func (l Paths) at(path string) found {
 				seen = linked
 			}
 		}
-	} else if runtime.GOOS != "windows" { // where a path has several forms without one
+	} else if runtime.GOOS != "windows" { // there a path has several forms without a link
 		seen = there
 	}
 	if l != nil {
@@ -177,23 +177,23 @@ func (l Paths) at(path string) found {
 	return seen
 }
 
-// Inside reports whether path is dir or lies below it; links are resolved as far as they exist.
+// Inside reports whether path is dir or below it. Links are resolved as far as they exist.
 func Inside(path, dir string) bool { return insideReal(gate.Resolved(path), gate.Resolved(dir)) }
 
-// insideReal is [Inside] of paths without links.
+// insideReal is [Inside] for paths without links.
 func insideReal(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
 const (
-	maxGitConfig = 1 << 20 // bytes of a repository's configuration that are read
-	maxGitUp     = 64      // folders up in which a repository is looked for
+	maxGitConfig = 1 << 20 // most bytes of a repository's configuration that are read
+	maxGitUp     = 64      // most parent folders in which a repository is looked for
 )
 
-// hooksPaths are the folders from which git takes its hooks in the repository around a folder, where its own
-// configuration names others than .git/hooks (core.hooksPath of git-config(1)). What it includes, and the user's
-// own configuration, lies elsewhere and is not read.
+// hooksPaths returns the folders of git hooks that the configuration of the repository around a folder names instead of
+// .git/hooks (core.hooksPath of git-config(1)). It does not read included files and the user's own configuration, which
+// are elsewhere.
 func hooksPaths(dir string, seen Paths) []string {
 	for range maxGitUp {
 		if files := gitConfigs(dir, seen); len(files) > 0 {
@@ -224,7 +224,7 @@ func gitConfigs(dir string, seen Paths) []string {
 		return nil
 	}
 	common := git
-	if !info.IsDir() { // a further work tree, or a submodule
+	if !info.IsDir() { // an additional work tree, or a submodule
 		to, ok := strings.CutPrefix(strings.TrimSpace(readBounded(git)), "gitdir:")
 		if !ok {
 			return nil
@@ -238,7 +238,7 @@ func gitConfigs(dir string, seen Paths) []string {
 	return []string{filepath.Join(common, "config"), filepath.Join(git, "config.worktree")}
 }
 
-// below is a path as it is meant in dir.
+// below returns the path that path means in dir.
 func below(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -255,7 +255,7 @@ func hooksFolder(dir, value string) string {
 	return below(dir, value)
 }
 
-// readBounded is the beginning of a file; "" where it cannot be read.
+// readBounded returns the beginning of a file, or "" if it cannot be read.
 func readBounded(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -273,7 +273,8 @@ func readBounded(path string) string {
 	return string(data)
 }
 
-// hooksPathOf are the values of core.hooksPath in a configuration of git. All of them count, not the last alone.
+// hooksPathOf returns the values of core.hooksPath in a git configuration. All of them are protected, not only the
+// last.
 func hooksPathOf(text string) []string {
 	var values []string
 	core := false
@@ -298,11 +299,11 @@ func hooksPathOf(text string) []string {
 	return values
 }
 
-// gitValue reads a value: what is quoted stands for itself, and a comment ends it.
+// gitValue returns a value without quotes, escapes and comment.
 func gitValue(raw string) string {
 	var b strings.Builder
 	quoted, escaped := false, false
-	kept := 0 // bytes that count even if they are spaces at the end
+	kept := 0 // bytes to keep even if they end with spaces
 read:
 	for _, r := range strings.TrimSpace(raw) {
 		switch {

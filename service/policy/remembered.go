@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// memory keeps approvals that hold for a session or a user, as the loop asks for them (contract §6).
+// Memory keeps the approvals that are remembered for a session or a user, for the loop.
 type Memory struct{ Store store.Store }
 
 // Remembered implements [agent.Memory].
@@ -31,7 +31,7 @@ func (m Memory) Remembered(ctx context.Context, user string, session toolcrib.Se
 	return list, nil
 }
 
-// RememberedCalls are the calls that a remembered approval is about.
+// RememberedCalls returns the calls that a remembered approval covers.
 func RememberedCalls(k store.Remembered) journal.Remembered {
 	return journal.Remembered{
 		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder,
@@ -70,9 +70,9 @@ func (m Memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Fo
 	return list, err
 }
 
-// Remembered returns the approvals that later calls pass by: who's own, to administrators
-// those of everybody, by an access token those of the runs that it started, and to whoever may decide
-// about a run those of the run; with revoked also those that no longer count.
+// Remembered returns the remembered approvals that apply to later calls. An administrator gets those of all users, an
+// access token those of the runs that it started, and a user their own and those of runs about which they may decide.
+// If revoked is set, the list includes those that no longer apply.
 func (p *Policy) Remembered(
 	ctx context.Context, who toolcrib.Principal, revoked bool, limit int,
 ) ([]store.Remembered, error) {
@@ -93,7 +93,7 @@ func (p *Policy) Remembered(
 	return list[:min(len(list), store.Bound(f.Limit))], err
 }
 
-// rememberedForRuns are the approvals that are remembered for runs that have not ended.
+// rememberedForRuns returns the approvals that are remembered for runs that have not ended.
 func (p *Policy) rememberedForRuns(ctx context.Context, who toolcrib.Principal) (list []store.Remembered, err error) {
 records:
 	for rec, err := range p.env.EachDecidable(ctx, who, store.Filter{Holds: true}) {
@@ -117,7 +117,7 @@ records:
 			}
 			if err != nil {
 				p.env.Notice(fmt.Sprintf("what is remembered for run %s cannot be read: %v", rec.ID, err))
-				continue records // the others can
+				continue records // the others can be read
 			}
 			if b, ok := e.Body.(*journal.ConfirmationResolved); ok {
 				at[b.ApprovalID] = e.Time
@@ -135,7 +135,7 @@ records:
 	return list, nil
 }
 
-// keptOf is a remembered approval as it is kept.
+// keptOf returns a remembered approval as the store keeps it.
 func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembered {
 	return store.Remembered{
 		Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
@@ -143,8 +143,8 @@ func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembe
 	}
 }
 
-// Forget revokes a remembered approval, so that such calls are asked about again, also in
-// runs in progress. It reports whether it still counted.
+// Forget revokes a remembered approval, so that such calls ask again, in runs in progress as well. It reports whether
+// the approval still applied.
 func (p *Policy) Forget(
 	ctx context.Context, who toolcrib.Principal, id string,
 ) (m store.Remembered, changed bool, err error) {
@@ -172,7 +172,7 @@ func (p *Policy) Forget(
 	return m, changed, err
 }
 
-// rememberedByPart finds a remembered approval by its ID, or the beginning of it.
+// rememberedByPart returns a remembered approval by its ID or the beginning of it.
 func (p *Policy) rememberedByPart(
 	ctx context.Context, who toolcrib.Principal, of, part string,
 ) (store.Remembered, error) {

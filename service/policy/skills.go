@@ -20,26 +20,26 @@ import (
 	"github.com/toolcrib/toolcrib/tool/builtin"
 )
 
-// Where a folder of skills.dirs comes from.
+// The sources of a folder in skills.dirs.
 const (
-	skillsWorkspace  = "workspace"  // found in the current folder: counts once it is trusted
-	skillsProject    = "project"    // named by a configuration of the current folder: each skill is approved first
+	skillsWorkspace  = "workspace"  // in the current folder; used once the folder is trusted
+	skillsProject    = "project"    // named by a configuration of the current folder; each skill must be approved
 	skillsConfigured = "configured" // named by a configuration that the user named
 	skillsUser       = "user"       // in the user's own configuration folder
 )
 
-// Why a skill is off, beside what reading it tells.
+// The reasons why a skill is off, in addition to those from reading it.
 const (
-	skillChanged    = "changed"              // since someone looked at it
-	SkillUnapproved = skill.ReasonUnapproved // nobody has looked at it
-	SkillUntrusted  = "untrusted"            // its folder is not trusted
+	skillChanged    = "changed"              // since it was reviewed
+	SkillUnapproved = skill.ReasonUnapproved // not reviewed
+	SkillUntrusted  = "untrusted"            // the folder is not trusted
 )
 
-// SkillOn is the state of a skill that can be used, skillOff of any other.
+// SkillOn is the state of a skill that can be used, skillOff that of any other.
 const SkillOn, skillOff = "on", "off"
 
-// Skill is a skill as it was read, and whether it can be used. One that cannot be read has
-// its name, source and path only.
+// Skill is a skill that was read, and whether it can be used. A skill that cannot be read has only name, source and
+// path.
 type Skill struct {
 	*skill.Skill
 
@@ -57,24 +57,24 @@ func (s *Skill) Readable() bool { return s.Hash != "" }
 // Unreviewed reports whether the skill is off until its content has been reviewed.
 func (s *Skill) Unreviewed() bool { return s.Reason == skillChanged || s.Reason == SkillUnapproved }
 
-// Wrong reports whether the state of the skill is something to fix.
+// Wrong reports whether the state of the skill is a problem.
 func (s *Skill) Wrong() bool {
 	return s.Unreviewed() || s.Reason == skill.ReasonBroken || s.Reason == SkillUntrusted
 }
 
-// Skills are the skills that there are, as they were read at one time.
+// Skills are all skills, as they were read at one time.
 type Skills struct {
-	All []Skill // by name; of one name the first is the one that counts
-	// Problems are what is wrong with folders as a whole, and with folders in them that
-	// no name can mean. PassedOver are the folders that are not trusted.
+	All []Skill // by name; of several with one name, the first is used
+	// Problems are problems of folders, and of folders in them without a usable name. PassedOver has the folders that are
+	// not trusted.
 	PassedOver, Problems []string
 
-	unread string // why a folder that is not trusted cannot be read; "" = all can
+	unread string // why a folder that is not trusted cannot be read; "" if all can be read
 
-	folders trust.Store // the trust in folders
+	folders trust.Store // trusted folders
 }
 
-// Skills reads the skills of the folders that the configuration names.
+// Skills reads the skills in the configured folders.
 func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	out := &Skills{}
 	out.folders = env.TrustStore()
@@ -83,11 +83,11 @@ func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	var used, aside []skill.Dir
 	passed := map[string]string{} // why a folder is not used
 	for _, v := range c.Skills.Dirs {
-		path, err := v.Resolve(config.Resolver{}) // read by tools, too; secrets are known from protection
+		path, err := v.Resolve(config.Resolver{}) // tools read it as well; protection has learned the secrets
 		if err != nil {
 			return nil, err
 		}
-		if seen.at(path) == absent || !standin.Exists(path) { // most of them, and each run asks
+		if seen.at(path) == absent || !standin.Exists(path) { // most are missing, and each run asks
 			continue
 		}
 		user := config.UserFolder(os.Getenv)
@@ -95,7 +95,7 @@ func (p *Policy) Skills(seen Paths) (*Skills, error) {
 			user = seen.resolved(user)
 		}
 		dir := skill.Dir{Path: path, Source: sourceOf(path, seen.resolved(path), user, named)}
-		dir.Links = dir.Source == skillsUser // elsewhere what a link leads to was not chosen by the user
+		dir.Links = dir.Source == skillsUser // elsewhere the user has not chosen the target of a link
 		if slices.ContainsFunc(used, func(d skill.Dir) bool { return d.Path == path }) {
 			continue
 		}
@@ -128,7 +128,7 @@ func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	return out, nil
 }
 
-// load reads the skills of some folders, and adds them and what is wrong with others.
+// load reads the skills in some folders, and adds them and the problems of others.
 func (k *Skills) load(dirs []skill.Dir, judge func(*Skill)) {
 	if len(dirs) == 0 {
 		return
@@ -147,13 +147,13 @@ func (k *Skills) load(dirs []skill.Dir, judge func(*Skill)) {
 	}
 }
 
-// last puts behind what does not have the name.
+// last sorts skills that are not used for a name after the one that is.
 func (s *Skill) last() int {
 	return slices.Index([]string{SkillUntrusted, skill.ReasonShadowed}, s.Reason)
 }
 
-// sourceOf says where a folder comes from. real is its path without links, and user the user's own folder;
-// "" = none. named is set if the user named the configuration that has it.
+// sourceOf returns the source of a folder. real is its path without links. user is the user's own folder, or "" if
+// there is none. named is set if the user named the configuration that has the folder.
 func sourceOf(path, real, user string, named bool) string {
 	switch {
 	case path == ownSkills(), user != "" && insideReal(real, user):
@@ -166,7 +166,7 @@ func sourceOf(path, real, user string, named bool) string {
 	return skillsProject
 }
 
-// ownSkills is where the user keeps skills for other agents, "" if it is not known.
+// ownSkills returns the folder in which the user keeps skills for other agents, or "" if it is unknown.
 func ownSkills() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -175,8 +175,8 @@ func ownSkills() string {
 	return filepath.Join(home, ".claude", "skills")
 }
 
-// workspaceOf returns the folder whose trust a folder of skills needs, "" if it has no
-// name that [trust.SkillFolders] has.
+// workspaceOf returns the folder that must be trusted for a folder of skills, or "" if its name is not in
+// [trust.SkillFolders].
 func workspaceOf(path string) string {
 	for _, name := range trust.SkillFolders() {
 		if dir, ok := strings.CutSuffix(path, string(filepath.Separator)+filepath.FromSlash(name)); ok {
@@ -186,7 +186,7 @@ func workspaceOf(path string) string {
 	return ""
 }
 
-// Find returns the skill that has a name.
+// Find returns the skill with a name.
 func (k *Skills) Find(name string) (*Skill, error) {
 	if one := k.named(name); one != nil {
 		return one, nil
@@ -194,7 +194,7 @@ func (k *Skills) Find(name string) (*Skill, error) {
 	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s", k.missing(skill.ShownName(name)))
 }
 
-// named returns the skill that has a name; nil = none.
+// named returns the skill with a name, or nil.
 func (k *Skills) named(name string) *Skill {
 	if i := slices.IndexFunc(k.All, func(one Skill) bool { return one.Name == name }); i >= 0 {
 		return &k.All[i]
@@ -202,7 +202,7 @@ func (k *Skills) named(name string) *Skill {
 	return nil
 }
 
-// missing says why there is no skill of a name, which is as [skill.ShownName] has it.
+// missing says why there is no skill with a name in the form of [skill.ShownName].
 func (k *Skills) missing(name string) string {
 	if k.unread != "" && skill.ValidName(name) {
 		return fmt.Sprintf("skill %s is off: %s", name, k.unread)
@@ -213,7 +213,7 @@ func (k *Skills) missing(name string) string {
 	return fmt.Sprintf("there is no skill %s; `toolcrib skills list` shows them all", name)
 }
 
-// Names returns the names of all skills that can be asked for, sorted.
+// Names returns the names of all skills that can be requested, sorted.
 func (k *Skills) Names() (names []string) {
 	for _, one := range k.All {
 		if one.Readable() && one.Reason != SkillUntrusted {
@@ -223,8 +223,8 @@ func (k *Skills) Names() (names []string) {
 	return names
 }
 
-// Untrusted returns the folder that must be trusted before a skill can be used; "" if
-// the skill is not in such a folder.
+// Untrusted returns the folder that must be trusted before a skill can be used, or "" if the skill is not in such a
+// folder.
 func (k *Skills) Untrusted(name string) string {
 	if one := k.named(name); one != nil && one.Reason == SkillUntrusted {
 		return workspaceOf(filepath.Dir(one.Path))
@@ -232,12 +232,12 @@ func (k *Skills) Untrusted(name string) string {
 	return ""
 }
 
-// NoteEntries adds to the notices of each skill which entries of its allowed-tools mean
-// no tool, or have a pattern that can match no call.
+// NoteEntries adds notices to each skill about entries of its allowed-tools that name no tool, or whose pattern matches
+// no call.
 func (p *Policy) NoteEntries(k *Skills) {
 	tools, err := p.describedTools()
 	if err != nil {
-		return // then nothing is known about entries
+		return // nothing is known about entries
 	}
 	names := make([]string, len(tools))
 	for i, tool := range tools {
@@ -257,8 +257,8 @@ func (p *Policy) NoteEntries(k *Skills) {
 	}
 }
 
-// Review returns a skill as a person looks at it, with what it held when someone looked
-// last. It returns nil if there is nothing to look at.
+// Review returns a skill for a review, with its content at the last review. It returns nil if there is nothing to
+// review.
 func (k *Skills) Review(one *Skill) (*trust.File, error) {
 	f := &trust.File{Path: one.Path, Name: one.Name, Hash: one.Hash, Before: k.lastTrusted(one)}
 	if !one.Readable() || !one.Unreviewed() && (one.Reason != SkillUntrusted || f.Before == nil) {
@@ -274,8 +274,8 @@ func (k *Skills) Review(one *Skill) (*trust.File, error) {
 	return f, nil
 }
 
-// lastTrusted returns the files of a skill as someone looked at them last; nil if that is
-// not known. In the workspace that is part of a whole folder.
+// lastTrusted returns the files of a skill at its last review, or nil if they are unknown. In the workspace they are
+// part of a whole folder.
 func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
 	dir := filepath.Dir(one.Path)
 	if one.Source != skillsWorkspace {
@@ -297,8 +297,8 @@ func (k *Skills) lastTrusted(one *Skill) map[string][]byte {
 	return files
 }
 
-// ApproveSkill notes that an administrator has looked at a skill as it was read, so that
-// it can be used. digest is the hash of what was looked at.
+// ApproveSkill records that an administrator has reviewed a skill as it was read, so that it can be used. digest is the
+// hash of the reviewed content.
 func (p *Policy) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Skills, one *Skill,
 	digest string,
 ) error {
@@ -323,8 +323,8 @@ func (p *Policy) ApproveSkill(ctx context.Context, who toolcrib.Principal, k *Sk
 	return nil
 }
 
-// review writes down in the audit log, and then keeps, that the content of a skill
-// counts: a person has looked at it, or it is used for the first time (kind).
+// review records the content of a skill as valid, first in the audit log. kind says whether a person has reviewed it or
+// it is used for the first time.
 func (p *Policy) review(ctx context.Context, who toolcrib.Principal, k *Skills, one *skill.Skill,
 	kind toolcrib.Kind,
 ) error {
@@ -336,11 +336,11 @@ func (p *Policy) review(ctx context.Context, who toolcrib.Principal, k *Skills, 
 		return err
 	}
 	seen := trust.File{Name: one.Name, Hash: one.Hash}
-	seen.Content, _ = filesOf(one) // without a copy only what has changed cannot be shown
+	seen.Content, _ = filesOf(one) // without a copy, changes cannot be shown
 	return k.folders.Skills().TrustFiles(filepath.Dir(one.Path), []trust.File{seen})
 }
 
-// SkillProblems are the skills that agents of the configuration name and that do not count.
+// SkillProblems returns errors for the skills that configured agents name and that cannot be used.
 func (p *Policy) SkillProblems() (config.Errors, error) {
 	var all config.Errors
 	k, err := p.Skills(nil)
@@ -358,8 +358,8 @@ func (p *Policy) SkillProblems() (config.Errors, error) {
 	return all, nil
 }
 
-// workspace reads a folder that must be trusted: what is used is what was hashed. why
-// says why nothing of it is used; files is nil if it cannot be read.
+// workspace reads a folder that must be trusted. The files that are used are those that were hashed. why says why the
+// folder is not used; files is nil if it cannot be read.
 func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 	dir := workspaceOf(path)
 	name, _ := filepath.Rel(dir, path)
@@ -376,8 +376,8 @@ func (k *Skills) workspace(path string) (files map[string][]byte, why string) {
 	return found[0].Content, why
 }
 
-// judge says whether a skill that has its name can be used. A folder that is trusted was
-// looked at. In folders of the user's own the first sight of a skill counts.
+// judge decides whether a skill with a valid name can be used. A trusted folder was reviewed. In the user's own
+// folders, a skill is valid as it is when it is first used.
 func (k *Skills) judge(v *Skill) {
 	v.seen = trust.Trusted
 	if v.Reason != "" || v.Source == skillsWorkspace {
@@ -396,7 +396,7 @@ func (k *Skills) judge(v *Skill) {
 	}
 }
 
-// filesOf are the files of a skill, as they were when it was loaded.
+// filesOf returns the files of a skill, as they were when it was loaded.
 func filesOf(s *skill.Skill) (map[string][]byte, error) {
 	files := make(map[string][]byte, len(s.Files))
 	for _, f := range s.Files {

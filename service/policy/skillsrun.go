@@ -24,17 +24,17 @@ import (
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
 
-// skillState is what a process knows of the skills of its runs.
+// skillState is the state of a process about the skills of its runs.
 type skillState struct {
 	mu    sync.Mutex
-	given []*skill.Skill       // to runs, and not looked at yet
-	sets  map[string]skill.Set // that runs were given, by skillsKey
+	given []*skill.Skill       // given to runs, with entries that are not checked yet
+	sets  map[string]skill.Set // given to runs, by skillsKey
 }
 
-// maxRunSkills bounds the sets that are held for read_skill.
+// maxRunSkills is the most sets that are kept for read_skill.
 const maxRunSkills = 64
 
-// runSkills are the skills of a run, as read_skill has them.
+// runSkills are the skills of a run, for read_skill.
 type runSkills struct {
 	set  skill.Set
 	vars map[string]string
@@ -42,15 +42,15 @@ type runSkills struct {
 
 // chosenSkills are the skills of a run.
 type chosenSkills struct {
-	Tools   []string // what they allow; null = no restriction
-	Ignored []string // what of the names has no effect
+	Tools   []string // the tools that they allow; nil does not restrict them
+	Ignored []string // names without an effect
 
 	set  skill.Set
-	free []*skill.Skill // that are not named, and may be listed
-	off  []skill.Off    // what was named and does not count
+	free []*skill.Skill // not named; may be listed
+	off  []skill.Off    // named, but cannot be used
 }
 
-// Notices say what was named and does not count.
+// Notices returns notices about the named skills that cannot be used.
 func (c *chosenSkills) Notices() (notices []toolcrib.Notice) {
 	for _, o := range c.off {
 		notices = append(notices, toolcrib.Notice{Code: "skill_" + o.Reason, Message: o.Message})
@@ -62,7 +62,7 @@ func (c *chosenSkills) Notices() (notices []toolcrib.Notice) {
 	return notices
 }
 
-// Tell gives tell what a person should know.
+// Tell calls tell with each message for a person.
 func (c *chosenSkills) Tell(tell func(string)) {
 	for _, text := range c.Ignored {
 		tell(text)
@@ -72,9 +72,8 @@ func (c *chosenSkills) Tell(tell func(string)) {
 	}
 }
 
-// choose works out which of the named skills count and what they allow. One that is named and does not count,
-// because it is missing, broken, or changed since a person seen, leaves the run without tools: what it would have
-// taken away is not known. One that is switched off is ignored.
+// choose determines which of the named skills are used and what they allow. If a named skill is missing, broken or
+// changed since its review, the run has no tools, because its restrictions are unknown. A disabled skill is ignored.
 func (k *Skills) choose(names []string, approved func(*Skill) bool) *chosenSkills {
 	c := &chosenSkills{}
 	find := func(name string) *skill.Skill {
@@ -114,12 +113,11 @@ func (p *Policy) chooseSkills(names []string) (*chosenSkills, error) {
 	return k.choose(names, func(one *Skill) bool { return one.State == SkillOn }), nil
 }
 
-// AddSkills gives the run of a task the skills of its agent: what they allow, and, where a model reads it, their
-// text. A skill of the user's own folders that is seen for the first time is written down as looked at; from then
-// on a change switches it off. Skills that do not count are notices of the run; those that its person asked for
-// beside the agent's own are an error instead. tell hears what else a person should know, each thing once in a
-// process. The other skills that can be used are listed for the model: it may read them, and they neither narrow
-// nor grant (contract §6).
+// AddSkills adds the skills of its agent to a task: the tools that they allow and, if there is a model, their text. The
+// first use of a skill in the user's own folders records its content; after a later change the skill is off. Named
+// skills that cannot be used become notices of the run, or an error if they were requested for this run. tell receives
+// other messages for a person, each once per process. Other usable skills are listed for the model: it may read them,
+// and they neither restrict nor allow tools.
 func (p *Policy) AddSkills(task *agent.Task, tell func(string), seen Paths) error {
 	if len(task.Agent.Skills) == 0 && task.Given != nil {
 		return nil
@@ -143,7 +141,7 @@ func (p *Policy) AddSkills(task *agent.Task, tell func(string), seen Paths) erro
 	task.Notices = append(task.Notices, c.Notices()...)
 	task.SkillTools, task.Skills, task.Listed = c.Tools, recorded(c.set.Skills()), nil
 	list := ""
-	if task.Given != nil { // there is no conversation
+	if task.Given != nil { // without a conversation
 		c.free = nil
 	} else {
 		for _, text := range k.PassedOver {
@@ -178,8 +176,8 @@ func recorded(skills []*skill.Skill) (named []journal.Skill) {
 	return named
 }
 
-// listOf returns the list of skills for the model of a run, and which of them are in it:
-// none where the lists of its tools leave out read_skill.
+// listOf returns the list of skills for the model of a run, and the skills in it. There are none if the run's lists of
+// tools do not allow read_skill.
 func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text string, listed []*skill.Skill) {
 	for _, list := range [][]string{task.Agent.Tools, task.RunTools, task.SkillTools} {
 		if list != nil && len(skill.Unknown(list, []string{skillread.Name})) == len(list) {
@@ -198,10 +196,10 @@ func listOf(task *agent.Task, free []*skill.Skill, tell func(string)) (text stri
 	return text, free[:shown]
 }
 
-// firstSight reports whether a skill can be used, and writes down one that is seen for the first time.
+// firstSight reports whether a skill can be used, and records the content of one that is used for the first time.
 func (p *Policy) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell func(string)) bool {
 	if one.State == SkillOn && one.seen == trust.Untrusted {
-		// Skills are read for the process as a whole, which has no other context.
+		// Skills are read for the whole process, which has no other context.
 		if err := p.review(context.Background(), who, k, one.Skill, store.SystemSkillSeen); err != nil {
 			tell(fmt.Sprintf("skill %s: its content cannot be recorded: %v", one.Name, err))
 			return false
@@ -212,7 +210,7 @@ func (p *Policy) firstSight(who toolcrib.Principal, k *Skills, one *Skill, tell 
 	return one.State == SkillOn
 }
 
-// keep keeps what a run is given: what changes from now on is not the run's.
+// keep keeps the skills of a run, which later changes do not affect.
 func (s *skillState) keep(set skill.Set, used []journal.Skill, given ...*skill.Skill) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +221,7 @@ func (s *skillState) keep(set skill.Set, used []journal.Skill, given ...*skill.S
 	s.given = append(s.given, given...)
 }
 
-// skillsKey tells sets of skills apart by their content.
+// skillsKey returns a key that differs for skills with different content.
 func skillsKey(used []journal.Skill) string {
 	var key strings.Builder
 	for _, s := range used {
@@ -232,13 +230,13 @@ func skillsKey(used []journal.Skill) string {
 	return key.String()
 }
 
-// skillsAgain ends it where skills were given before with another text.
+// skillsAgain ends the text of skills if the conversation has an earlier one.
 const skillsAgain = "\nThey take the place of the skills that stand above.\n"
 
-// listAgain is skillsAgain for the list of skills.
+// listAgain ends the list of skills if the conversation has an earlier one.
 const listAgain = "\nThis list takes the place of the one above.\n"
 
-// sayOnce puts the text of the skills into the conversation.
+// sayOnce adds the text of the skills to the conversation.
 func (p *Policy) sayOnce(task *agent.Task, set *skill.Set, tell func(string)) {
 	vars := skillVariables(task.Workspace, task.Principal.User, task.Agent.Name, time.Now())
 	budget := skill.DefaultTextBytes
@@ -260,8 +258,8 @@ func skillVariables(workspace, user, agentName string, at time.Time) map[string]
 	return map[string]string{"workspace": workspace, "user": user, "agent": agentName, "date": at.Format(time.DateOnly)}
 }
 
-// UnknownNames says what of lists means no tool and is dropped, a text for each list: those of a run's own
-// list, of its agent, and of the skills that were given since it was said last.
+// UnknownNames returns a text for each list with names that match no tool: the run's own list, its agent's, and those
+// of the skills that were given to runs since the last call.
 func (p *Policy) UnknownNames(g *gate.Gate, a *toolcrib.Agent, runTools []string) (texts []string) {
 	own := "--tools"
 	if p.env.Driver == env.DriverServer {
@@ -276,7 +274,7 @@ func (p *Policy) UnknownNames(g *gate.Gate, a *toolcrib.Agent, runTools []string
 	list("agents."+a.Name+".tools", g.UnknownNames(a.Tools))
 	p.skills.mu.Lock()
 	given := p.skills.given
-	p.skills.given = nil // told once
+	p.skills.given = nil // each is reported once
 	p.skills.mu.Unlock()
 	for _, one := range given {
 		list("skill "+one.Name+", allowed-tools", skill.Unknown(one.AllowedTools, g.Names()))
@@ -284,13 +282,13 @@ func (p *Policy) UnknownNames(g *gate.Gate, a *toolcrib.Agent, runTools []string
 	return texts
 }
 
-// unknownShown and unknownBytes bound what a notice shows of unknown names: a client chooses how many there are.
+// unknownShown and unknownBytes bound the unknown names in a notice, since a client chooses how many there are.
 const (
 	unknownShown = 3
 	unknownBytes = 80
 )
 
-// unknownTools says that names of a list mean no tool and are dropped.
+// unknownTools returns a text about names that match no tool and are ignored.
 func unknownTools(g *gate.Gate, names []string) string {
 	if len(names) == 1 {
 		return fmt.Sprintf("there is no tool %q; it is ignored%s", guard.Clip(names[0], unknownBytes),
@@ -316,10 +314,10 @@ func (p *Policy) skillVars(call toolcrib.Call) map[string]string {
 	return p.skillsOfRun(p.env.Store, call.Run).vars
 }
 
-// skillsOfRun finds the skills that a run began with, with the content that they had
-// then: what has changed since is not given out.
+// skillsOfRun returns the skills with which a run began, with the content of that time. It leaves out skills that have
+// changed.
 func (p *Policy) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (found runSkills) {
-	for e, err := range journaled.Read(context.Background(), run, 0) { // the beginning of a run, once
+	for e, err := range journaled.Read(context.Background(), run, 0) { // reads only the first event
 		start, ok := e.Body.(*journal.RunStarted)
 		if err != nil || !ok {
 			return runSkills{}
@@ -331,8 +329,8 @@ func (p *Policy) skillsOfRun(journaled toolcrib.Journal, run toolcrib.RunID) (fo
 	return found
 }
 
-// sameSkills finds skills with exactly this content: those that a run of this process
-// was given, else among those that there are now.
+// SameSkills returns the skills with exactly this content: those of a run of this process, or else those that exist
+// now.
 func (p *Policy) SameSkills(want []journal.Skill) skill.Set {
 	p.skills.mu.Lock()
 	set, ok := p.skills.sets[skillsKey(want)]
@@ -357,7 +355,7 @@ func (p *Policy) SameSkills(want []journal.Skill) skill.Set {
 	return set
 }
 
-// withSkills adds the skills that a person told to those of the agent.
+// withSkills adds the skills that were requested for a run to those of its agent.
 func withSkills(names, more []string) ([]string, error) {
 	for _, name := range more {
 		if strings.TrimSpace(name) == "" {
@@ -370,19 +368,19 @@ func withSkills(names, more []string) ([]string, error) {
 	return names, nil
 }
 
-// notesAgain ends the text of notes where other ones were given before.
+// notesAgain ends the text of notes if the conversation has earlier ones.
 const notesAgain = "\nThey take the place of the notes that stand above.\n"
 
-// What a message is that the user has not written ([toolcrib.Message.Background]).
+// The kinds of messages that the user has not written ([toolcrib.Message.Background]).
 const (
 	backgroundNotes     = "notes"
 	backgroundSkills    = "skills"
 	backgroundSkillList = "skill_list"
 )
 
-// background puts a text of a kind into the conversation: as data, in a message of the user's side before the
-// prompt, never into the system text (N26). A session that has the same text already does not get it twice; where
-// it has another one of that kind, again says that this one counts now.
+// background adds a text to the conversation as data, in a user message before the prompt and never in the system text
+// (N26). If the conversation already has the same text, nothing is added. If it has another text of the same kind,
+// again is appended, which says that the new one replaces it.
 func (p *Policy) background(task *agent.Task, kind, text, again string) {
 	text = p.env.Mask.Mask(text)
 	before := ""
@@ -397,15 +395,14 @@ func (p *Policy) background(task *agent.Task, kind, text, again string) {
 	case before != "":
 		text += again
 	}
-	history := slices.Clone(task.History) // others may hold it
+	history := slices.Clone(task.History) // the slice may be shared
 	said := toolcrib.TextMessage(toolcrib.RoleUser, text)
 	said.Background = kind
 	task.History = append(history, said)
 }
 
-// AddProject tells the model of a run where it works, in the system text, and gives it
-// the notes of the project around the workspace (contract §2, notes), as data. Notes of a
-// folder that this user has not trusted are not read.
+// AddProject adds to the system text of a task where the run works, and to its conversation the notes of the project
+// around the workspace, as data. Notes in a folder that the user has not trusted are not read.
 func (p *Policy) AddProject(task *agent.Task, tell func(string), seen Paths) {
 	if task.Given != nil || task.Compact || task.Workspace == "" {
 		return
@@ -418,7 +415,7 @@ func (p *Policy) AddProject(task *agent.Task, tell func(string), seen Paths) {
 		found, err = project.Find(task.Workspace)
 	}
 	if err != nil {
-		return // the tools of the run will say that the workspace is gone
+		return // the tools of the run report a missing workspace
 	}
 	if task.Agent.System != "" {
 		task.Agent.System += "\n\n"
@@ -451,8 +448,8 @@ func (p *Policy) AddProject(task *agent.Task, tell func(string), seen Paths) {
 	}
 }
 
-// trustedProject returns what of a project this user trusts, and which of its notes are not in it: all of it, or
-// the folder that the run works in with what is below. If nothing is trusted, it returns nil.
+// trustedProject returns the part of a project that the user trusts, and the names of the notes outside of it. It is
+// the whole project, or the folder in which the run works and all below it. If the user trusts neither, trusted is nil.
 func (p *Policy) trustedProject(of project.Project, names []string) (trusted *project.Project, left []string) {
 	folder := project.Project{Root: filepath.Join(of.Root, filepath.FromSlash(of.Folder)), Folder: "."}
 	switch {
@@ -466,8 +463,8 @@ func (p *Policy) trustedProject(of project.Project, names []string) (trusted *pr
 	})
 }
 
-// hasSeenNotes reports whether this user trusts the folder that a project begins with, and
-// has looked at the notes in it: init trusts only what it has written itself.
+// hasSeenNotes reports whether the user trusts the root of a project and has reviewed the notes in it. The init command
+// trusts only files that it has written.
 func (p *Policy) hasSeenNotes(of project.Project) bool {
 	trusted := env.TrustStore()
 	folders, err := trusted.Folders()

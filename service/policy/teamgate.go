@@ -12,15 +12,15 @@ import (
 	"github.com/toolcrib/toolcrib/tool/web"
 )
 
-// teamGate is the gate of a team's runs. It has no other tools than spawn, for the conductor,
-// and those that workers may be given (X2).
+// TeamGate returns the gate of a team's runs. Its tools are spawn, for the conductor, and those that workers may be
+// given (X2).
 func (p *Policy) TeamGate(workspace string) (*gate.Gate, error) {
 	people := p.people.Standing()
 	people.Renew()
 	return p.gateOf(workspace, &availability{store: p.env.Store}, people, p.ofWorkers)
 }
 
-// ofWorkers are the tools of such a gate.
+// ofWorkers returns the tools of a team's gate.
 func (p *Policy) ofWorkers(builtIn []toolcrib.Tool) []toolcrib.Tool {
 	o := p.web()
 	o.Worker = true
@@ -33,7 +33,7 @@ func (p *Policy) ofWorkers(builtIn []toolcrib.Tool) []toolcrib.Tool {
 	return tools
 }
 
-// gateFor is the gate of a run that has begun.
+// GateFor returns the gate of a run that has begun.
 func (p *Policy) GateFor(workspace string, start *journal.RunStarted) (*gate.Gate, error) {
 	if ofTeam(start) {
 		return p.TeamGate(workspace)
@@ -41,10 +41,10 @@ func (p *Policy) GateFor(workspace string, start *journal.RunStarted) (*gate.Gat
 	return p.Gate(workspace, Paths{})
 }
 
-// anyHost reports whether fetch reaches hosts that nobody has named.
+// AnyHost reports whether fetch may reach hosts that are not configured by name.
 func (p *Policy) AnyHost() bool { return slices.Contains(p.env.Config.Tools.Web.Allow, "*") }
 
-// ofTeam reports whether a run is that of a conductor, or of a worker with tools.
+// ofTeam reports whether a run is that of a conductor or of a worker with tools.
 func ofTeam(start *journal.RunStarted) bool {
 	return team.PlanOf(start) != nil || start != nil && start.Worker != nil
 }

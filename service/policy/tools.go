@@ -22,16 +22,15 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// Tool is a tool as contract §9 has it.
+// Tool is a tool with its state and its use.
 type Tool struct {
 	gate.State
 	Calls  int64 `json:"calls"`
 	Errors int64 `json:"errors"`
 }
 
-// Tools returns all tools, and whether they are enabled. They are no secret of anybody who
-// is known here; the calls are those of everybody to administrators, to others their own, and by an
-// access token none, because of a call it is not known which token started its run.
+// Tools returns all tools and whether they are enabled. Any user may read them. An administrator gets the calls of all
+// users, a user their own, and an access token none, because it is unknown which token started the run of a call.
 func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, err
 	return tools, nil
 }
 
-// Tool returns the tool of a name.
+// Tool returns the tool with a name.
 func (p *Policy) Tool(ctx context.Context, who toolcrib.Principal, name string) (Tool, error) {
 	tools, err := p.Tools(ctx, who)
 	if err != nil {
@@ -91,21 +90,22 @@ func noTool(name string, tools []Tool) error {
 	return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no tool %q%s", name, guard.DidYouMean(name, names))
 }
 
-// SwitchRequest asks to switch a tool or a group of tools.
+// SwitchRequest enables or disables a tool or a group of tools.
 type SwitchRequest struct {
-	Tool, Group string // one of them
+	Tool, Group string // one of the two
 	Enabled     bool
-	Reset       bool // the default holds again, instead
+	Reset       bool // removes the override, so that the default applies
 }
 
-// Switched is what became of a switch.
+// Switched is the result of a [SwitchRequest].
 type Switched struct {
 	Changed bool `json:"changed" jsonschema:"false if nothing had to change"`
-	// Tools is empty if what was reset no longer exists.
+	// Tools is empty if the tools of a removed override no longer exist.
 	Tools []Tool `json:"tools" jsonschema:"the affected tools in their new state"`
 }
 
-// SwitchTool sets or resets an override, for administrators. It holds at the next call, also in runs that go on.
+// SwitchTool sets or removes an override, for administrators. It applies from the next call on, in runs in progress as
+// well.
 func (p *Policy) SwitchTool(ctx context.Context, who toolcrib.Principal, q SwitchRequest) (out Switched, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return out, err
@@ -140,7 +140,7 @@ func (q *SwitchRequest) isAbout(t Tool) bool {
 	return t.Name == q.Tool
 }
 
-// switchable refuses names that mean nothing. What was switched can be reset always: the tool may have gone since.
+// switchable returns an error for unknown names. An override can always be removed, since its tool may no longer exist.
 func (p *Policy) switchable(ctx context.Context, who toolcrib.Principal, q SwitchRequest, o store.Override) error {
 	if q.Reset {
 		overrides, err := p.env.Store.Overrides(ctx, 0)
@@ -156,7 +156,7 @@ func (p *Policy) switchable(ctx context.Context, who toolcrib.Principal, q Switc
 		return err
 	}
 	switch {
-	case slices.ContainsFunc(tools, q.isAbout), q.Group == toolcrib.GroupClient: // whose tools come with runs
+	case slices.ContainsFunc(tools, q.isAbout), q.Group == toolcrib.GroupClient: // tools of clients come with runs
 		return nil
 	case q.Group != "":
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "there is no group %q", q.Group)
@@ -164,7 +164,7 @@ func (p *Policy) switchable(ctx context.Context, who toolcrib.Principal, q Switc
 	return noTool(q.Tool, tools)
 }
 
-// compiledRules are the rules as they were compiled last, and for what.
+// compiledRules are the rules that were last compiled, and the tools for which they were.
 type compiledRules struct {
 	mu     sync.Mutex
 	config *config.Config
@@ -172,11 +172,11 @@ type compiledRules struct {
 	set    *celrule.Set
 }
 
-// ruledTools are tools as rules know them.
+// ruledTools describe the tools for rules.
 type ruledTools struct {
 	names   []string
 	schemas map[string]json.RawMessage
-	spelled map[[2]string]string // what names an argument of a tool in conditions
+	spelled map[[2]string]string // name of a tool's argument in conditions
 }
 
 func (r *ruledTools) add(tool toolcrib.Tool) {
@@ -190,8 +190,8 @@ func (r *ruledTools) add(tool toolcrib.Tool) {
 	}
 }
 
-// compile compiles the rules for these tools, unless they were compiled for the same ones before. Rules
-// name the built-in tools, too.
+// compile compiles the rules for these tools, or returns the last ones if the tools are the same. Rules may also name
+// built-in tools.
 func (p *Policy) compile(tools, builtIn []toolcrib.Tool) (*celrule.Set, error) {
 	c := p.env.Config
 	if len(c.Rules) == 0 {
@@ -223,8 +223,8 @@ func ruledToolsOf(tools []toolcrib.Tool) ruledTools {
 	return of
 }
 
-// compileRules compiles the rules of a configuration for these tools; nil = there are
-// none. What is wrong with them is wrong configuration, with file, line and column.
+// compileRules compiles the configured rules for these tools. Without rules it returns nil. Its errors are those of
+// the configuration, with file, line and column.
 func compileRules(c *config.Config, tools ruledTools) (*celrule.Set, error) {
 	if len(c.Rules) == 0 {
 		return nil, nil
@@ -241,7 +241,7 @@ func compileRules(c *config.Config, tools ruledTools) (*celrule.Set, error) {
 	return nil, inFile(c, problems)
 }
 
-// inFile returns problems with rules as errors of the file of the configuration.
+// inFile returns problems of rules as errors with positions in the configuration.
 func inFile(c *config.Config, problems celrule.Problems) config.Errors {
 	all := make(config.Errors, len(problems))
 	for i, p := range problems {
@@ -259,8 +259,7 @@ func inFile(c *config.Config, problems celrule.Problems) config.Errors {
 	return all
 }
 
-// CheckRules compiles the rules of a configuration that is only looked at: of the tools
-// nothing is used but what they say about themselves.
+// CheckRules compiles the rules of a configuration. It uses only the specs of tools.
 func (p *Policy) CheckRules() (warnings config.Errors, err error) {
 	if len(p.env.Config.Rules) == 0 {
 		return nil, nil
@@ -273,7 +272,7 @@ func (p *Policy) CheckRules() (warnings config.Errors, err error) {
 	return inFile(p.env.Config, set.Warnings()), err
 }
 
-// ToolSpecs is what the tools there are say about themselves.
+// ToolSpecs returns the specs of all tools.
 func (p *Policy) ToolSpecs() ([]toolcrib.Spec, error) {
 	tools, err := p.describedTools()
 	if err != nil {
@@ -286,7 +285,7 @@ func (p *Policy) ToolSpecs() ([]toolcrib.Spec, error) {
 	return specs, nil
 }
 
-// describedTools are the tools there are, for what they say about themselves.
+// describedTools returns all tools for their specs. They must not be called.
 func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
 	command, err := p.execShell(gate.Protected{}, false)
 	if err != nil {
@@ -295,7 +294,7 @@ func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
 	return p.builtIn(gate.Protected{}, gate.PathRules{}, command), nil
 }
 
-// writtenRules are the rules as the file has them.
+// writtenRules returns the rules as they are in the file.
 func writtenRules(c *config.Config) []celrule.Rule {
 	out := make([]celrule.Rule, len(c.Rules))
 	for i, r := range c.Rules {
@@ -307,23 +306,23 @@ func writtenRules(c *config.Config) []celrule.Rule {
 	return out
 }
 
-// RuleUse is a rule with how often it decided about a call.
+// RuleUse is a rule and how often it decided about a call.
 type RuleUse struct {
 	Name     string     `json:"name"`
-	Then     string     `json:"then"`  // "" = the configuration has no such rule any more
-	Tools    []string   `json:"tools"` // null = every tool
+	Then     string     `json:"then"`  // "" if the rule is no longer configured
+	Tools    []string   `json:"tools"` // null means every tool
 	When     string     `json:"when"`
 	Message  string     `json:"message"`
 	Position string     `json:"position"`
-	Hits     int64      `json:"hits"` // calls that it decided about
+	Hits     int64      `json:"hits"` // calls about which it decided
 	Refused  int64      `json:"refused"`
 	Asked    int64      `json:"asked"`
 	Allowed  int64      `json:"allowed"`
 	LastUsed *time.Time `json:"last_used"`
 }
 
-// RuleUses are the rules of the configuration in their order, then those that decided and are gone since, for
-// administrators. If since is not zero, only whole days from then on count.
+// RuleUses returns the configured rules in their order, then those that decided about calls and are no longer
+// configured, for administrators. If since is not zero, only whole days from then on are counted.
 func (p *Policy) RuleUses(ctx context.Context, who toolcrib.Principal, since time.Time) ([]*RuleUse, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
@@ -344,7 +343,7 @@ func (p *Policy) RuleUses(ctx context.Context, who toolcrib.Principal, since tim
 	for _, u := range uses {
 		byName[u.Name] = u
 	}
-	for _, count := range counts { // by name
+	for _, count := range counts { // sorted by name
 		u := byName[count.Rule]
 		if u == nil {
 			u = &RuleUse{Name: count.Rule}

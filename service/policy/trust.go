@@ -22,20 +22,21 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Folder is what a folder brings that steers toolcrib. It counts once a person has looked at exactly that.
+// Folder has the files in a folder that configure toolcrib. They are used once a person has reviewed exactly their
+// content.
 type Folder struct {
 	Dir     string       `json:"dir"` // absolute
 	Trusted bool         `json:"trusted"`
-	Digest  string       `json:"digest,omitempty"` // of all that is there
-	Files   []trust.File `json:"files,omitempty"`  // those that are there
+	Digest  string       `json:"digest,omitempty"` // of all files that exist
+	Files   []trust.File `json:"files,omitempty"`  // that exist
 
-	Named string `json:"-"` // as the user called it
+	Named string `json:"-"` // path as the user gave it
 
-	all   []trust.File // what is absent, too
+	all   []trust.File // includes absent files
 	store trust.Store
 }
 
-// LookAt reads what a folder brings.
+// LookAt reads the files in a folder that configure toolcrib.
 func LookAt(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
@@ -57,7 +58,7 @@ func LookAt(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// Trustable returns an error if the folder brings nothing, or something that cannot be read.
+// Trustable returns an error if the folder has no such files, or one that cannot be read.
 func (f *Folder) Trustable() error {
 	if len(f.Files) == 0 {
 		return toolcrib.Errorf(toolcrib.CodeNotFound, "%s brings no toolcrib.yaml, .mcp.json, skills, commands or notes "+
@@ -71,8 +72,7 @@ func (f *Folder) Trustable() error {
 	return nil
 }
 
-// Trust trusts what was read of the folder, whatever lies there by now. digest is that of
-// what a person has looked at.
+// Trust trusts the content that was read, even if the files have changed since. digest is that of the reviewed content.
 func (f *Folder) Trust(digest string) error {
 	if digest != f.Digest {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "what %s brings has the digest %s now, not %s; review it again",
@@ -85,8 +85,8 @@ func (f *Folder) Trust(digest string) error {
 	return nil
 }
 
-// TrustWritten trusts a file that was just written for its user, if it still has that
-// content, and nothing else that its folder brings.
+// TrustWritten trusts a file that was just written for its user if it still has that content. It trusts no other file
+// of the folder.
 func TrustWritten(path string, content []byte) (*Folder, error) {
 	f, err := LookAt(filepath.Dir(path))
 	if err != nil {
@@ -101,7 +101,7 @@ func TrustWritten(path string, content []byte) (*Folder, error) {
 	return f, f.store.TrustFiles(f.Named, f.Files)
 }
 
-// TrustedFolders are the folders that this user trusts.
+// TrustedFolders returns the folders that the user trusts.
 func TrustedFolders() ([]Folder, error) {
 	dirs, err := env.TrustStore().Folders()
 	folders := make([]Folder, len(dirs))
@@ -111,7 +111,7 @@ func TrustedFolders() ([]Folder, error) {
 	return folders, err
 }
 
-// Distrust ends the trust in a folder.
+// Distrust removes the trust in a folder.
 func Distrust(dir string) (*Folder, error) {
 	err := env.TrustStore().Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,8 +128,8 @@ func wholePath(dir string) string {
 	return dir
 }
 
-// RecordTrust writes down that what a folder brings is trusted now, or no more. It never
-// takes trust back, and never keeps it: where it cannot be written down, that is told.
+// RecordTrust records in the audit log that a folder is trusted, or no longer. If that fails, a notice says so; the
+// trust stays as it is.
 func (p *Policy) RecordTrust(ctx context.Context, who toolcrib.Principal, kind toolcrib.Kind, f *Folder, why string) {
 	changed := []store.FileChanged{}
 	for _, file := range f.Files {
@@ -147,24 +147,24 @@ func (p *Policy) RecordTrust(ctx context.Context, who toolcrib.Principal, kind t
 	}
 }
 
-// Changes is what files differ in from what they were when a person looked at them last.
+// Changes are the differences between files now and at their last review.
 type Changes struct {
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	Changed []string `json:"changed,omitempty"`
-	Diff    string   `json:"diff,omitempty"` // of all of them
+	Diff    string   `json:"diff,omitempty"` // of all files
 
 	Files []FileChange `json:"-"`
 }
 
-// FileChange is how one file has changed.
+// FileChange is the change of one file.
 type FileChange struct {
 	What string // added | removed | changed
 	Name string
 	Diff string
 }
 
-// ChangesOf returns how content has changed. If before is nil, all of it is new.
+// ChangesOf returns the differences of contents. If before is nil, all files are new.
 func ChangesOf(before, now map[string][]byte) *Changes {
 	c := &Changes{}
 	names := map[string][]byte{}
@@ -190,10 +190,10 @@ func ChangesOf(before, now map[string][]byte) *Changes {
 	return c
 }
 
-// maxDiffed bounds what is compared line by line; what is larger is shown whole.
+// maxDiffed is the most bytes that are compared by lines. Larger files are shown whole.
 const maxDiffed = 1 << 20
 
-// difference shows how a file has changed. Of a binary file it shows the size.
+// difference returns the change of a file as a diff. For a binary file it gives the sizes.
 func difference(c FileChange, before, after []byte) string {
 	from, to := "a/"+PathText(c.Name), "b/"+PathText(c.Name)
 	if c.What == "added" {
@@ -222,8 +222,8 @@ func difference(c FileChange, before, after []byte) string {
 	return head + "+" + strings.ReplaceAll(strings.TrimSuffix(string(after), "\n"), "\n", "\n+") + "\n"
 }
 
-// protectedChanged tells the person that a command of theirs changed what steers toolcrib or its neighbours, and
-// ends the trust in the folders around it (design.md §7). What was renamed afterwards is only told.
+// protectedChanged tells the person that their command has changed files that configure toolcrib or programs next to
+// it, and removes the trust in the folders around them. Files that were renamed afterwards are only reported.
 func (p *Policy) protectedChanged(who toolcrib.Principal, paths, aside []string) {
 	tell := func(format string, args ...any) { p.env.Alert(fmt.Sprintf(format, args...)) }
 	if len(aside) > 0 {
@@ -239,16 +239,16 @@ func (p *Policy) protectedChanged(who toolcrib.Principal, paths, aside []string)
 		tell("the trust in their folder could not be ended: %v", err)
 	}
 	for _, dir := range folders {
-		// The call may have been given up by now; what it did is written down.
+		// The call may have been cancelled by now; its changes are recorded anyway.
 		p.RecordTrust(context.Background(), who, store.SystemTrustRevoked, &Folder{Dir: dir}, "a command changed "+names)
 		tell("%s is no longer trusted; once you have reviewed it: toolcrib trust %s", PathText(dir), PathText(dir))
 	}
 }
 
-// noticeProtectedChanged tells that a command changed what steers toolcrib or its neighbours.
+// noticeProtectedChanged is the code of the notice that a command has changed protected files.
 const noticeProtectedChanged = "protected_changed"
 
-// protectedNotice is that notice, with the paths as the workspace has them.
+// protectedNotice returns that notice, with paths in the workspace.
 func protectedNotice(call *toolcrib.Call, changed, aside []string) toolcrib.Notice {
 	var parts []string
 	say := func(what string, paths []string) {
@@ -279,7 +279,7 @@ func pathTexts(paths []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// PathText is a path as it may be shown, in one line.
+// PathText returns a path in a form that can be shown in one line.
 func PathText(path string) string {
 	return guard.Visible(strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(path))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// Workspace returns the root of the file tools: absolute, an existing folder or that of a user of a
-// server, which the first run makes. If dir is empty, it is the one of the configuration.
+// Workspace returns the absolute root of the file tools for a folder. It must exist, or be that of a user of a server,
+// which their first run makes. If dir is empty, it is the configured one.
 func (p *Policy) Workspace(dir string, seen Paths) (string, error) {
 	bad := func(format string, args ...any) (string, error) {
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "workspace: "+format, args...)
@@ -29,7 +29,7 @@ func (p *Policy) Workspace(dir string, seen Paths) (string, error) {
 	if err != nil {
 		return bad("the current folder is unknown")
 	}
-	// Links are resolved once, here, so that every later check sees one name.
+	// Links are resolved once, here, so that every later check sees one path.
 	real := abs
 	if seen.at(abs) != there {
 		real, err = filepath.EvalSymlinks(abs)
@@ -50,20 +50,20 @@ func (p *Policy) Workspace(dir string, seen Paths) (string, error) {
 	case err != nil:
 		return bad("%s cannot be used", dir)
 	}
-	f, err := os.OpenRoot(real) // which is less work than os.Open
+	f, err := os.OpenRoot(real) // cheaper than os.Open
 	if err != nil {
 		return bad("%s cannot be read by this user", dir)
 	}
 	return real, f.Close()
 }
 
-// onlyTable says what a server without a sandbox runs.
+// OnlyTable describes the programs that a server without a sandbox runs.
 func OnlyTable(set config.Shell) string {
 	return "programs that are not in its built-in table run only for " +
 		strings.Join(append([]string{"administrators"}, set.Unconfined...), ", ")
 }
 
-// OwnWorkspace is the folder in which runs of a user work that a server starts. The first of them makes it.
+// OwnWorkspace returns the folder for runs of a user that a server starts. The first of them makes it.
 func (p *Policy) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	if err := env.RequireUser(who); err != nil {
 		return "", err
@@ -75,10 +75,10 @@ func (p *Policy) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	return filepath.Join(p.workspaces(), name), nil
 }
 
-// workspaces has the folders of [Service.OwnWorkspace].
+// workspaces returns the folder that has those of [Policy.OwnWorkspace].
 func (p *Policy) workspaces() string { return filepath.Join(p.env.DataDir, "workspaces") }
 
-// isOwn reports whether a folder is one of [Service.OwnWorkspace], whether it is there or not.
+// IsOwn reports whether a folder is one of [Policy.OwnWorkspace], even if it does not exist.
 func (p *Policy) IsOwn(dir string) bool {
 	all := p.workspaces()
 	at := filepath.Dir(dir)
