@@ -556,7 +556,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 }
 
 // coveredByAll makes the decision of --approve all: it approves every open call but those
-// that only a person can answer (contract §6); false = none.
+// that only a person can answer. It returns false if there was nothing to decide.
 func coveredByAll(s *agent.State, word *agent.Decision) bool {
 	person := map[string]bool{}
 	if s.Turn != nil {

@@ -20,70 +20,69 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Front is where a run is watched, and who is asked on the way. A zero one watches nothing and asks nobody.
+// Front receives the events of a run and answers its questions. The zero value does neither.
 type Front struct {
-	// Watch hears the frames of the run itself, and not those of runs that it starts. It
-	// must not block; nil = nobody.
+	// Watch receives the frames of the run, without those of runs that it starts. It must not block. It may be nil.
 	Watch func(journal.Frame)
-	// SincePause adds to the stream what another process writes while the run is parked, such as the
-	// decision. That of a run which is resumed begins with what was kept since it parked.
+	// SincePause also sends Watch the events that another process writes while the run is parked, such as the decision.
+	// The stream of a resumed run begins with those since its last pause.
 	SincePause bool
-	// Driving is called before the run is driven; before is nil if it is a new one.
+	// Driving is called before the run is driven. before is nil for a new run. Driving may be nil.
 	Driving func(before *Run)
-	// Named is called with the ID of the run before the driver writes anything; may be nil.
+	// Named is called with the ID of the run before anything is written. It may be nil.
 	Named func(toolcrib.RunID)
-	// Taken is called when the driver has first written something of the run itself; may be nil.
+	// Taken is called when the driver has written its first event of the run. It may be nil.
 	Taken func()
-	// Said returns what the person adds to the run while it is driven, "" for nothing; may be nil.
+	// Said returns what the person adds to the run while it is driven, or "". It may be nil.
 	Said func() string
-	// Approver is asked about calls that need an approval while the run continues; if nil,
-	// it parks first, and then Person is asked.
+	// Approver is asked about calls that need an approval while the run continues. If it is nil, the run parks first and
+	// then Person is asked.
 	Approver agent.Approver
-	// Person is asked about what a parked run waits for; nil = nobody is there.
+	// Person is asked about what a parked run waits for. It may be nil.
 	Person Person
-	Log    *slog.Logger // nil = Options.Log
+	Log    *slog.Logger // if nil, that of the options
 
-	watched func() bool      // reports whether anybody hears Watch just now; nil = always
-	record  *store.RunRecord // is brought up to date with a new run; nil = nobody wants it
+	watched func() bool      // reports whether Watch has a reader now; if nil, always
+	record  *store.RunRecord // is updated with a new run; may be nil
 }
 
-// Person is who can be asked while a run is driven.
+// Person answers questions while a run is driven.
 type Person interface {
-	// Answer puts a question to the person. ok is false if nobody answered: it is left waiting, and not put again.
+	// Answer asks the person. If ok is false, the question stays open and is not asked again.
 	Answer(ctx context.Context, q Question) (a Answer, ok bool, err error)
 }
 
-// Question is what a parked run waits for.
+// Question is a question that a parked run waits for.
 type Question struct {
 	Run     toolcrib.RunID
-	Ask     journal.ConfirmationRequired // with the calls that are open
-	Limit   *Limit                       // is to be raised; nil = the question is another one
-	Another bool                         // only another person may have calls in doubt run once more
-	Nested  bool                         // a call that is under way has asked
-	Problem string                       // why the answer before this one does not count; "" = it is the first
+	Ask     journal.ConfirmationRequired // with the open calls
+	Limit   *Limit                       // the limit to raise, or nil for another question
+	Another bool                         // only another person may repeat calls in doubt
+	Nested  bool                         // a running call has asked
+	Problem string                       // why the last answer is not valid; "" the first time
 }
 
-// Answer is what a person says to a [Question].
+// Answer is a person's answer to a [Question].
 type Answer struct {
-	// Decision is about all calls, unless it is journal.DecisionMixed; "" with a limit that is raised by Text.
+	// Decision applies to all calls, unless it is journal.DecisionMixed. It is "" if Text raises a limit.
 	Decision string
 	Calls    map[string]journal.CallDecision
 	Reason   string
 	Remember *journal.Remember
-	Text     string // the answer to a question of the model, or how much more of a limit
-	Client   string // the program that says it for the person; "" = none
+	Text     string // the answer to a question of the model, or the amount that is added to a limit
+	Client   string // the program that answers for the person, or ""
 }
 
 // Limit is a limit that a person may raise.
 type Limit struct {
 	Unit, Flag string
-	More       func(text string) (journal.Granted, error) // reads how much more
+	More       func(text string) (journal.Granted, error) // parses the amount to add
 }
 
-// MaxAddedCost bounds what may be added at once: more is a slip of the finger.
+// MaxAddedCost is more than can be added at once. A larger amount is a typing error.
 const MaxAddedCost = 1e6
 
-// LimitOf returns, from the reason of a pause, which limit was reached.
+// LimitOf returns the limit that was reached, from the reason of a pause.
 func LimitOf(reason string) Limit {
 	counted := func(unit, flag string, granted func(n int) journal.Granted) Limit {
 		return Limit{Unit: unit, Flag: flag, More: func(text string) (journal.Granted, error) {
@@ -111,7 +110,7 @@ func LimitOf(reason string) Limit {
 	return counted("rounds", "--add-iterations N", func(n int) journal.Granted { return journal.Granted{Iterations: n} })
 }
 
-// answerShape is what can be said to a person of the schema of an answer.
+// answerShape has the parts of the schema of an answer that can be described to a person.
 type answerShape struct {
 	Type             string            `json:"type"`
 	Enum             []json.RawMessage `json:"enum"`
@@ -128,8 +127,8 @@ func shapeOf(schema json.RawMessage) (s answerShape) {
 	return s
 }
 
-// AnswerOptions are the answers that a question leaves to choose from, as a person would write
-// them; nil = it names none. Several of them may be chosen if many is set.
+// AnswerOptions returns the possible answers to a question as a person would write them, or nil if its schema has none.
+// many is set if several may be chosen.
 func AnswerOptions(schema json.RawMessage) (words []string, many bool) {
 	known := shapeOf(schema)
 	if known.Type == "array" && len(known.Enum) == 0 {
@@ -146,7 +145,7 @@ func AnswerOptions(schema json.RawMessage) (words []string, many bool) {
 	return words, false
 }
 
-// Choices says what an answer must look like; "" = any text.
+// Choices describes the possible answers. "" means any text.
 func Choices(schema json.RawMessage) string {
 	known := shapeOf(schema)
 	options, many := AnswerOptions(schema)
@@ -179,7 +178,7 @@ func (s *answerShape) bounds() (text string) {
 	return text
 }
 
-// fields lists the fields of an object, and what each must be.
+// fields describes the fields of an object.
 func (s *answerShape) fields() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -192,7 +191,7 @@ func (s *answerShape) fields() string {
 	return strings.Join(list, ", ")
 }
 
-// AnswerJSON is a person's answer as JSON: a text, unless the question's schema wants something else.
+// AnswerJSON returns a person's answer as JSON: a string, unless the schema of the question requires another type.
 func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 	answer, err := json.Marshal(text)
 	if err != nil {
@@ -223,7 +222,7 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 	return answer, nil
 }
 
-// chosen are the choices in a text that commas separate. One of the options may have commas of its own.
+// chosen splits a text at commas. An option may have commas of its own.
 func chosen(text string, options []string) (parts []string) {
 	for more := true; more; {
 		text = strings.TrimSpace(text)
@@ -240,8 +239,8 @@ func chosen(text string, options []string) (parts []string) {
 	return parts
 }
 
-// WayOn is what a run waits for, and the commands that continue with it; self begins them, and resumer
-// those that resume ([Resumer]).
+// WayOn returns what a run waits for and the commands that continue it. self is the program's name in them, and resumer
+// the one in commands that resume a run ([Resumer]).
 func WayOn(
 	self, resumer string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
 ) (what string, commands []string) {
@@ -269,13 +268,12 @@ func WayOn(
 	return "an approval", []string{decide("approve", ""), decide("deny", "")}
 }
 
-// NeedsAnother reports whether another person than who must approve what a run of a user
-// asks about (approvals.four_eyes).
+// NeedsAnother reports whether a person other than who must approve the calls of a user's runs (approvals.four_eyes).
 func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 	return s.Env.Config.Approvals.FourEyes && who.User == user
 }
 
-// tellFourEyes says at the start that --approve all approves nothing under four eyes.
+// tellFourEyes reports that --approve all approves nothing under approvals.four_eyes.
 func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve, tell func(string)) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
 		s.Env.Once(tell)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +

@@ -16,45 +16,45 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// StartRequest asks for a run.
+// StartRequest is a request to start a run.
 type StartRequest struct {
-	Agent string // of the configuration; "" = default
+	Agent string // name of a configured agent; "" means the default one
 	Admin bool   // the run acts with the administrator's rights of a local user; see [Service.Prepare]
 	policy.Change
 
-	Session   string             // the run joins it: its ID, a name of its user's (made if it is new), or last; "" = none
+	Session   string             // session to join: an ID, a name (a new session if it is new), or last
 	Continue  bool               // the run joins the session of the newest run; Session must be ""
 	Begins    bool               // the run begins a session without a name; Session must be ""
-	From      toolcrib.RunID     // the run begins a session with the transcript of this one; "" = none
-	Workspace string             // root of the file tools; "" = the configuration's
-	Approve   agent.Approve      // what becomes of calls that need an approval; "" = the run parks
-	Tools     []string           // what the run may use of the agent's tools; null = no restriction
+	From      toolcrib.RunID     // the run begins a session with the transcript of this one
+	Workspace string             // root of the file tools; "" means the configured one
+	Approve   agent.Approve      // what happens to calls that need an approval; "" parks the run
+	Tools     []string           // restricts the agent's tools; nil does not
 	Prompt    string             //
-	Files     []Attachment       // go with the prompt
+	Files     []Attachment       // attached to the prompt
 	Given     *toolcrib.ToolCall // makes a run of this call, without a model
-	Taint     []string           // untrusted data that is in Prompt or Files
-	Once      string             // of [Once]; "" = a second request like this begins a second run
+	Taint     []string           // sources of untrusted data in Prompt or Files
+	Once      string             // from [Once]; "" means that an identical request starts another run
 	Asked     string             // see [journal.RunStarted]
-	Instead   toolcrib.RunID     // whose conversation Messages continue: its taint and effects count; "" = none
-	Again     bool               // sends the last message of the session once more ([Prepared.Again]); no Prompt
-	Compact   bool               // only condenses what was said in the session; no Prompt
+	Instead   toolcrib.RunID     // run whose conversation Messages continue, with its taint and its effects
+	Again     bool               // sends the last message of the session again ([Prepared.Again]); without Prompt
+	Compact   bool               // only condenses the session; without Prompt
 
-	// Messages is a transcript that comes before Prompt. Without a Prompt it ends with a message of
-	// the user, or with the results of all calls of the model.
+	// Messages is a transcript before Prompt. Without a Prompt it ends with a message of the user, or with the results of
+	// all calls of the model.
 	Messages []toolcrib.Message
 	// MessageFiles are attached to Messages, by their index.
 	MessageFiles map[int][]Attachment
-	// ClientTools are carried out by whoever starts the run ([Service.GiveResults]), and judged by
-	// the gate like any other.
+	// ClientTools are executed by the client that starts the run ([Service.GiveResults]). The gate judges their calls like
+	// any others.
 	ClientTools []toolcrib.Spec
 
-	Team  *TeamRequest // asks several agents; what is asked of a single one does not count
-	Ahead *Ahead       // for [Pool.Start]: who follows the run; may be nil
+	Team  *TeamRequest // asks several agents; the fields for a single agent do not apply
+	Ahead *Ahead       // a follower of the run, for [Pool.Start]; may be nil
 
-	Notice func(text string) // hears what a person should know of the request; nil = [Options].Notice does
+	Notice func(text string) // receives messages for a person; if nil, the Notice of the options does
 }
 
-// notice is who hears what a person should know of the request.
+// notice returns the function that receives messages for a person.
 func (r *StartRequest) notice(s *Service) func(string) {
 	if r.Notice != nil {
 		return r.Notice
@@ -70,7 +70,7 @@ func (r *StartRequest) Explain() policy.ExplainRequest {
 	}
 }
 
-// task is the task of the request: what its client brings.
+// task returns the task of the request, with the parts that its client brings.
 func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
 		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
@@ -83,32 +83,30 @@ func (r *StartRequest) task(s *Service) agent.Task {
 	return t
 }
 
-// Attachment is a file that goes with a prompt.
+// Attachment is a file that is attached to a prompt.
 type Attachment = toolcrib.OutputFile
 
-// Prepared is an agent of the configuration on its way to runs: there is no other way from
-// one to the other. Several may be made at the same time, each belongs to one goroutine.
+// Prepared is a configured agent that is ready for runs. Each belongs to one goroutine.
 type Prepared struct {
-	Who       toolcrib.Principal // whom its runs act for
-	Agent     toolcrib.Agent     // as the configuration has it, with the change
+	Who       toolcrib.Principal // for whom its runs act
+	Agent     toolcrib.Agent     // as configured, with the change
 	Workspace string             // absolute
 	Approve   agent.Approve
-	Tools     []string // null = no restriction
-	Session   *Session // nil = none
+	Tools     []string // nil does not restrict them
+	Session   *Session // may be nil
 
-	reasoning string       // instead of that of the models; "" = theirs
-	tell      func(string) // hears what a person should know
-	told      bool         // what of its lists means no tool
+	reasoning string       // replaces that of the models; "" does not
+	tell      func(string) // receives messages for a person
+	told      bool         // names in its lists that match no tool were reported
 
 	s      *Service
-	models *models.Choice // never nil; may be those of several agents
+	models *models.Choice // never nil; may have those of several agents
 	infos  []journal.ModelInfo
-	gate   *gate.Gate // made at the first use; reads what changes at each offer and each call again
+	gate   *gate.Gate // made at the first use; it reads the current policy at each offer and call
 }
 
-// Prepare finds an agent of the configuration, and what its runs stand on. It starts nothing. Whoever sits at the
-// machine is an administrator of its data folder, but the model that works for them is none unless the request says
-// so (contract §1); users of toolcrib's own keep their rights.
+// Prepare prepares an agent for a request. It starts nothing. A local user is an administrator of the data folder, but
+// the model that works for them is not, unless the request says so. Other users keep their rights.
 func (s *Service) Prepare(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Prepared, error) {
 	return s.prepareSeeing(ctx, who, r, policy.Paths{})
 }
@@ -155,8 +153,7 @@ func (s *Service) prepareSeeing(
 	return p, err
 }
 
-// prepared finds an agent of the configuration by its name. A name that no agent has is an
-// error that says which there are.
+// prepared prepares a configured agent. If the name is unknown, the error lists the agents.
 func (s *Service) prepared(
 	who toolcrib.Principal, name string, ch policy.Change, tell func(string),
 ) (*Prepared, error) {
@@ -171,8 +168,8 @@ func (s *Service) prepared(
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
-// openModels resolves and opens the models of the agent. One without a model gets the
-// first that is found; Options.Confirm may be asked about it.
+// openModels resolves and opens the models of the agent. An agent without a model gets the first one that is found;
+// Options.Confirm may be asked about it.
 func (p *Prepared) openModels() error {
 	if p.Agent.Model == "" {
 		p.s.Models.DetectFor(p.models)
@@ -189,10 +186,9 @@ func (p *Prepared) open(tell func(string)) (err error) {
 	return err
 }
 
-// fill gives a task the agent with its models, what it has to know of the project, and the
-// skills as they are now: what they allow, and their text at the end of the history. What else the task is to be is in
-// it before. A run of one given call has no model. One of an agent that its user may not use will be
-// refused, and has nothing of the agent that its user could read in it.
+// fill adds to a task its agent with models, the notes of the project, and the skills as they are now. The caller has
+// filled in the rest. A run of one given call has no model. If the user may not use the agent, the run will be refused,
+// and its task has nothing of the agent that the user could read.
 func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string), seen policy.Paths) error {
 	task.Agent, task.Models, task.Principal = p.Agent, p.infos, p.Who
 	if task.Given != nil {
@@ -211,7 +207,7 @@ func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string)
 	return p.s.Policy.AddSkills(task, tell, seen)
 }
 
-// theGate is the gate of the runs.
+// theGate returns the gate of the runs.
 func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 	if p.gate != nil {
 		return p.gate, nil
@@ -232,13 +228,13 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	var tools []string
 	if task.Given != nil {
 		tools = []string{task.Given.Name}
-	} else if offer, err := p.Offer(ctx); err == nil { // an error shows when the run begins
+	} else if offer, err := p.Offer(ctx); err == nil { // an error is reported when the run begins
 		tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
 	}
 	for _, n := range p.s.MCP.Need(ctx, tools, p.gate) {
 		task.Notices = append(task.Notices, n)
 		if task.Given != nil {
-			p.tell(n.Message) // of a run of one call nobody sees the events
+			p.tell(n.Message) // a run of one call has no reader of its events
 		}
 	}
 }
@@ -257,7 +253,7 @@ func (p *Prepared) missedMCP(ctx context.Context) []string {
 	return p.s.Policy.OfferOf(ctx, p.Who, tools, scope)
 }
 
-// Offer is what the gate would offer the next run.
+// Offer returns the tools that the next run would be offered.
 func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 	g, err := p.theGate(nil)
 	if err != nil {
@@ -270,12 +266,10 @@ func (p *Prepared) Offer(ctx context.Context) (gate.Offer, error) {
 	return g.Offer(ctx, p.Who, scope)
 }
 
-// subAgent prepares the run of an agent that another run starts in the middle of its work; several may be prepared
-// at the same time. The task has the agent as it is configured, its models (m opens them from now on), its skills
-// and the principal and workspace that were given; what the run is to do, how deep it is and what its parent leaves
-// it is for the caller to add. Nobody is asked anything: a folder of skills that is not trusted is ignored. tell
-// hears notices, one at a time and each once in a process. An error is made for a person; one about the name says
-// which agents there are.
+// subAgent prepares the run of an agent that another run starts. It may be called concurrently. The task has the agent
+// as it is configured, its models (m opens them from now on), its skills, and the given principal and workspace; the
+// caller adds the rest. No person is asked: skills in a folder that is not trusted are ignored. tell receives notices,
+// one at a time and each once per process. An error is for a person; one about the name lists the agents.
 func (s *Service) subAgent(
 	ctx context.Context, m *models.Choice, who toolcrib.Principal, name, workspace string, tell func(string),
 ) (task agent.Task, err error) {
@@ -299,13 +293,13 @@ func (s *Service) subAgent(
 	}
 	once := s.Env.Once(told)
 	for _, n := range task.Notices {
-		once(n.Message) // whoever watches the run above sees no events of this one
+		once(n.Message) // readers of the run above do not see the events of this one
 	}
 	return task, nil
 }
 
-// tellUnknown says once what of the lists of the runs means no tool and is dropped: of their own
-// list, of the agent, and of the skills that they were given.
+// tellUnknown reports once the names that match no tool, in the lists of the runs, of the agent, and of the skills that
+// they were given.
 func (p *Prepared) tellUnknown() {
 	if p.told {
 		return

@@ -21,8 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// TeamRequest asks several agents (contract §10), in the words of HTTP and MCP. Which fields
-// count follows from the kind.
+// TeamRequest asks several agents, with the fields of HTTP and MCP. The kind determines which of them apply.
 type TeamRequest struct {
 	team.Request
 	Panel       string   `json:"panel,omitempty" jsonschema:"a panel of the configuration; default: the only one, else all agents"`
@@ -37,10 +36,10 @@ type TeamRequest struct {
 	Session    string   `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
 	Detach     bool     `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
 
-	RubricFile string `json:"-"` // instead of Rubric
+	RubricFile string `json:"-"` // if set, replaces Rubric
 }
 
-// readyTeam makes the task of a team's request and the drive of its run.
+// readyTeam returns the task of a team's request and the drive of its run.
 func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (_ *drive,
 	task agent.Task, err error,
 ) {
@@ -87,7 +86,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	return d, task, nil
 }
 
-// teamRequest fills in what the configuration says.
+// teamRequest fills in the configured values.
 func (s *Service) teamRequest(
 	ctx context.Context, who toolcrib.Principal, r TeamRequest, tell func(string),
 ) (*team.Request, error) {
@@ -114,7 +113,7 @@ func (s *Service) teamRequest(
 	return &r.Request, nil
 }
 
-// panelOf adds the agents of the panel that is asked, where the request names none.
+// panelOf adds the agents of the panel if the request names none.
 func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRequest) (err error) {
 	panels := s.Env.Config.Team.Panels
 	name := r.Panel
@@ -133,7 +132,7 @@ func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRe
 		if known := s.Env.Config.AgentNames(); !slices.ContainsFunc(r.Agents, func(name string) bool {
 			return slices.Contains(known, name)
 		}) {
-			if _, err = s.Policy.Agent(r.Agents[0], policy.Change{}); err != nil { // which says what agents there are
+			if _, err = s.Policy.Agent(r.Agents[0], policy.Change{}); err != nil { // the error lists the agents
 				err = env.BadRequestf("agents: %v", err)
 			}
 		}
@@ -149,7 +148,7 @@ func (s *Service) panelOf(ctx context.Context, who toolcrib.Principal, r *TeamRe
 	return nil
 }
 
-// subjectOf finds the answer that is assessed, and who may assess it: not those that gave it.
+// subjectOf finds the answer to assess, and the agents that may assess it: those that did not take part in it.
 func (s *Service) subjectOf(
 	ctx context.Context, who toolcrib.Principal, r *TeamRequest, tell func(string),
 ) (err error) {
@@ -215,7 +214,7 @@ func (s *Service) subjectOf(
 	return nil
 }
 
-// lastOf is the last run of a session.
+// lastOf returns the last run of a session.
 func (s *Service) lastOf(ctx context.Context, who toolcrib.Principal, session string) (Run, error) {
 	info, err := s.Session(ctx, who, session)
 	if err != nil {
@@ -224,7 +223,7 @@ func (s *Service) lastOf(ctx context.Context, who toolcrib.Principal, session st
 	return s.LastRun(ctx, who, info.ID)
 }
 
-// maxRubric bounds the file of a rubric.
+// maxRubric is the most bytes of a rubric's file.
 const maxRubric = 256 << 10
 
 // readRubric reads a rubric: a list of items with id, description and severity.
@@ -256,13 +255,13 @@ func readRubric(file string) ([]team.Item, error) {
 	return list, nil
 }
 
-// gateOfRun is the gate of a run in the store. One that cannot be read is not a team's.
+// gateOfRun returns the gate of a stored run. A run that cannot be read is not a team's.
 func (s *Service) gateOfRun(ctx context.Context, rec store.RunRecord) (*gate.Gate, error) {
 	start, _ := s.startOf(ctx, rec.ID)
 	return s.Policy.GateFor(rec.Workspace, start)
 }
 
-// teamReport is what a team's run has come to; nil = it is another run.
+// teamReport returns the report of a team's run, or nil for another run.
 func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state *agent.State) *api.Report {
 	return team.ReportOf(ctx, state, func(ctx context.Context, run toolcrib.RunID) (*agent.State, error) {
 		of, err := agent.Load(ctx, s.Env.Store, run)
@@ -273,7 +272,7 @@ func (s *Service) teamReport(ctx context.Context, who toolcrib.Principal, state 
 	})
 }
 
-// AskPanel is the request that asks a panel a question; not found = there is no such panel.
+// AskPanel returns the request that asks a panel a question, or a not found error for an unknown panel.
 func (s *Service) AskPanel(name, question string) (StartRequest, error) {
 	if _, ok := s.Env.Config.Team.Panels[name]; !ok {
 		return StartRequest{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no panel %q", name)

@@ -18,9 +18,9 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// confer, coordinate and assess as tools for programs, next to the agents (contract §9, §10).
+// The tools confer, coordinate and assess are offered to programs next to the agents.
 
-// teamTools are what such tools say of themselves, of that which gives a task to an agent.
+// teamTools returns the specs of these tools, made from the spec of the tool that gives a task to an agent.
 func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 	about := map[team.Kind]string{
 		team.Confer:     "Ask several agents the same question, side by side, and read all their answers.",
@@ -36,7 +36,7 @@ func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 	for _, kind := range team.Kinds() {
 		schema, err := jsonschema.For[TeamRequest](nil)
 		if err != nil {
-			continue // of a type of our own
+			continue // cannot happen with our own type
 		}
 		for _, name := range append(others[kind], "session_id", "detach") {
 			delete(schema.Properties, name)
@@ -51,7 +51,7 @@ func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 	return specs
 }
 
-// teamKind reports whether a call asks a team, and how.
+// teamKind returns the kind of a call that asks a team. ok is false for another call.
 func (v *Serving) teamKind(name string) (kind team.Kind, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -59,7 +59,7 @@ func (v *Serving) teamKind(name string) (kind team.Kind, ok bool) {
 	return kind, slices.Contains(v.teams, kind)
 }
 
-// askTeam carries out a call that asks a team. taint is what the client has read before, notices are about the call.
+// askTeam executes a call that asks a team. taint is what the client has read before; notices are about the call.
 func (v *Serving) askTeam(
 	ctx context.Context, kind team.Kind, c *ServedCall, taint []string, notices []toolcrib.Notice, f Front,
 ) (*Served, error) {
@@ -84,11 +84,11 @@ func (v *Serving) askTeam(
 	if err != nil {
 		return nil, err
 	}
-	// The conductor is held to what the agent may do: its tools are those by which it asks, and those that its
-	// workers may have.
+	// The conductor may do no more than the agent: it has the tools with which it asks, and those that its workers may
+	// have.
 	task.Agent.Tools, task.RunTools, task.SkillTools = v.p.Agent.Tools, v.p.Tools, v.scope.SkillTools
 	task.Agent.Session = v.p.Agent.Session
-	if len(taint) > 0 { // the question may be what untrusted data says
+	if len(taint) > 0 { // the question may come from untrusted data
 		task.Taint = append(slices.Clone(task.Taint), taint...)
 		task.Agent.TaintWrites = v.p.Agent.TaintWrites
 	}
@@ -100,7 +100,7 @@ func (v *Serving) askTeam(
 	return v.served(ctx, policy.NewCall(v.s.Env.Mask, c.Name, c.Arguments), state)
 }
 
-// teamResult is what a client reads of a team's run that has ended.
+// teamResult returns the result of a team's run that has ended, for a client.
 func (v *Serving) teamResult(ctx context.Context, state *agent.State) (*journal.ToolResult, error) {
 	report := struct {
 		Run     toolcrib.RunID  `json:"run_id"`

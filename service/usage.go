@@ -81,7 +81,7 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 // ByBudgets is what the loop says of a stop that the budgets of a user made.
 const ByBudgets = "budgets"
 
-// ledger keeps the budgets that the configuration sets, of users over a day and a month (contract §2); nil = none.
+// ledger keeps the budgets that the configuration sets, of users over a day and a month. It is nil without budgets.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
 	c := s.Env.Config
 	list := make([]store.UserBudget, len(c.Budgets))

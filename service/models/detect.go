@@ -102,7 +102,7 @@ func canChat(name string) bool { return !strings.Contains(strings.ToLower(name),
 
 // Anyone on a machine may listen on a port that nobody holds, and would read every prompt that is sent there and
 // answer it. So a server of this machine that was found, and that nobody configured, is used only after a person
-// has confirmed it, and never if it belongs to another person who can log in (contract §4).
+// has confirmed it, and never if it belongs to another person who can log in.
 
 // foreignListenerError says that a server belongs to another user of this machine.
 type foreignListenerError struct{ address, owner string }

@@ -213,9 +213,9 @@ func (b *backtest) judge(ctx context.Context, rec store.RunRecord) error {
 	return nil
 }
 
-// missingElsewhere reports whether a tool that does not exist now is missing for a reason other than the policy. Whether
-// these built-in tools exist depends on the configuration. Any other tool came from elsewhere, so its calls cannot be
-// judged.
+// missingElsewhere reports whether a tool that does not exist now is missing for a reason other than the policy.
+// Whether these built-in tools exist depends on the configuration. Any other tool came from elsewhere, so its calls
+// cannot be judged.
 func missingElsewhere(tool string) bool {
 	return !slices.Contains([]string{"exec_shell", "web_fetch", "web_search", "message", "describe_tables"}, tool)
 }
