@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
@@ -132,9 +134,12 @@ func help(t *turn) string {
 	text := "Try:\n"
 	for _, e := range []struct{ tool, prompt string }{
 		{listDirectory, "Show me around and leave a note"},
-		{listDirectory, "What is in this folder?"},
+		{listDirectory, "What files are here?"},
+		{readFile, "Show me README.md"},
 		{readFile, "How many lines has README.md?"},
+		{searchFiles, "Which files are about testing?"},
 		{writeFile, `Write "hello" to notes.txt`},
+		{execShell, "Run `wc -l README.md`"},
 	} {
 		if _, ok := t.offered[e.tool]; ok {
 			text += "- " + e.prompt + "\n"
@@ -146,35 +151,70 @@ func help(t *turn) string {
 	return introduction + "\n\n" + text + "\n" + howToConfigure
 }
 
-// The prompts that are answered, besides the tour.
-var (
-	around = lazyregexp.New(`(?i)^(?:please )?show\s+me\s+around\b`)
-	// The three groups after the verb are the text in double quotes, in single quotes, and in
-	// backticks; the last is the file.
-	write = lazyregexp.New("(?is)^(?:please )?(?:write|save|put)\\s+(?:[\"“]([^\"”]*)[\"”]|'([^']*)'|`([^`]*)`)\\s+(?:to|in|into)\\s+(.+)$")
-	count = lazyregexp.New(`(?is)\bhow\s+many\s+lines\b(.*)$`)
-	here  = lazyregexp.New(`(?i)^(?:ls|list)$|^list\s+(?:the\s+)?files\b|\bfiles?\b.*\bhere\b|\bwhat(?:'s|\s+is)\s+(?:here|in\s+this\s+folder)\b`)
-)
+// rule answers the clauses that match its pattern; m has the pattern's groups.
+type rule struct {
+	pattern *regexp.Regexp
+	do      func(t *turn, m []string) (string, error)
+}
 
-// do answers the prompt and reports whether one of the patterns matches it. The answer is only used
+// quoted matches a text in quotes or backticks. Its three groups are the text in double
+// quotes, in single quotes, and in backticks.
+const quoted = "(?:[\"“]([^\"”]*)[\"”]|'([^']*)'|`([^`]*)`)"
+
+// rules are tried in order; the first that matches answers the clause. They are compiled
+// on first use, because most runs have another model.
+var rules = sync.OnceValue(func() []rule {
+	fits := func(pattern string, do func(*turn, []string) (string, error)) rule {
+		return rule{regexp.MustCompile(`(?is)` + pattern), do}
+	}
+	return []rule{
+		fits(`^show\s+me\s+around\b`, tour),
+		fits(`^(?:write|save|put)\s+`+quoted+`\s+(?:to|in|into)\s+(.+)$`, writeText),
+		fits(`^(?:run|execute)\s+`+quoted+`$`, runCommand),
+		fits(`^(?:run|execute)\s+(?:the\s+|my\s+)?tests?$`, runTests),
+		fits(`\bhow\s+many\s+lines\b(.*)$`, countIn),
+		fits(`\bfiles?\b.*?\b(?:about|mention\w*|contain\w*|import\w*|with)\s+(.+)$`, filesAbout),
+		fits(`^(?:ls|list)$|\bfiles?\b.*\bhere\b|\bwhat(?:'s|\s+is)\s+(?:here|in\s+this\s+folder)\b|^list\s+(?:the\s+)?files$`, list),
+		fits(`\b(?:show|read|cat|open|print|says?|what(?:'s|\s+is)\s+in)\b|^\S+[./]\S+$`, show),
+	}
+})
+
+// do runs a clause and reports whether a rule matches it. The answer is only used
 // if the turn wants no call.
-func (t *turn) do() (answer string, understood bool) {
-	var err error
-	if m := write.FindStringSubmatch(t.prompt); m != nil {
-		answer, err = t.write(m[1]+m[2]+m[3], m[4])
-	} else if m := count.FindStringSubmatch(t.prompt); m != nil {
-		answer, err = t.count(fileIn(m[1]))
-	} else if around.MatchString(t.prompt) {
-		answer, err = t.tour()
-	} else if here.MatchString(t.prompt) {
-		answer, err = t.list()
-	} else {
-		return "", false
+func (t *turn) do(clause string) (answer string, understood bool) {
+	for _, r := range rules() {
+		m := r.pattern.FindStringSubmatch(clause)
+		if m == nil {
+			continue
+		}
+		text, err := r.do(t, append([]string{clause}, m[1:]...))
+		if err != nil {
+			text = "I could not do that: " + err.Error() + "."
+		}
+		return text, true
 	}
-	if err != nil {
-		answer = "I could not do that: " + err.Error() + "."
+	return "", false
+}
+
+// cuts matches separators of requests, in its group, and quoted text.
+var cuts = lazyregexp.New("\"[^\"]*\"|“[^”]*”|`[^`]*`|(?:^| )'[^']*'|(\n|;|[.?!] |, and |, then | and then )")
+
+var polite = lazyregexp.New(`(?i)^(?:and |then |please |can you |could you )+`)
+
+// clauses splits a prompt into requests, but not inside quotes.
+func clauses(prompt string) (out []string) {
+	start := 0
+	for _, at := range append(cuts.FindAllStringSubmatchIndex(prompt, -1), []int{0, 0, len(prompt), len(prompt)}) {
+		if at[2] < 0 {
+			continue
+		}
+		clause := strings.TrimRight(strings.TrimSpace(prompt[start:at[2]]), ".?!,; ")
+		if clause = polite.ReplaceAllString(clause, ""); clause != "" {
+			out = append(out, clause)
+		}
+		start = at[3]
 	}
-	return answer, true
+	return out
 }
 
 // fileIn returns the file that a text names, in quotes or with a period or slash, or "".
@@ -200,18 +240,22 @@ func fileIn(text string) string {
 const (
 	readFile      = "read_file"
 	listDirectory = "list_directory"
+	searchFiles   = "search_files"
 	writeFile     = "write_file"
 	editFile      = "edit_file"
 	execShell     = "exec_shell"
 )
 
-const maxPrompt = 8192 // bytes of a prompt that are read
+const (
+	maxPrompt = 8192 // bytes of a prompt that are read
+	maxTasks  = 8    // clauses of a prompt that are answered
+)
 
 type arguments map[string]any
 
-// turn is one exchange: the last prompt, and the results of tools since. A prompt is answered from
-// the beginning at each request, with the same calls in the same order, so that the n-th result
-// belongs to the n-th call.
+// turn is one exchange: the last prompt, and the results of tools since. Its tasks
+// are run from the beginning at each request, one after another; as they always
+// make the same calls in the same order, the n-th result belongs to the n-th call.
 type turn struct {
 	Model
 	prompt     string
@@ -252,12 +296,29 @@ func newTurn(req *toolcrib.Request) *turn {
 	return t
 }
 
-// answer answers the prompt. Its result is only used if no call is wanted.
+// answer runs the tasks of the prompt. Its result is only used if no call is wanted.
 func (t *turn) answer() string {
-	text, understood := t.do()
-	if !understood {
+	var answers, unknown []string
+	for i, clause := range clauses(t.prompt) {
+		if i == maxTasks {
+			answers = append(answers, fmt.Sprintf("I answer %d questions at a time; please ask the others again.", maxTasks))
+			break
+		}
+		text, understood := t.do(clause)
+		if len(t.wanted) > 0 {
+			return ""
+		}
+		if understood {
+			answers = append(answers, text)
+		} else {
+			unknown = append(unknown, fmt.Sprintf("I did not understand %q: I only know a few kinds of requests.",
+				shorten(clause)))
+		}
+	}
+	if len(answers) == 0 {
 		return help(t)
 	}
+	text := strings.Join(append(answers, unknown...), "\n\n")
 	if !t.introduced && !strings.HasSuffix(text, "not a language model") {
 		text += "\n\n" + footer
 	}
@@ -296,13 +357,13 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 		content = guard.WithoutCanary(inner)
 	}
 	if r.IsError {
-		var failure struct{ Error, Reason, Message string }
-		if json.Unmarshal([]byte(content), &failure) == nil {
+		var told struct{ Error, Reason, Message string }
+		if json.Unmarshal([]byte(content), &told) == nil {
 			switch {
-			case failure.Message != "":
-				return false, fmt.Errorf("the call was refused (%s): %s", failure.Reason, shorten(failure.Message))
-			case failure.Error != "":
-				return false, errors.New(shorten(failure.Error))
+			case told.Message != "":
+				return false, fmt.Errorf("the call was refused (%s): %s", told.Reason, shorten(told.Message))
+			case told.Error != "":
+				return false, errors.New(shorten(told.Error))
 			}
 		}
 		return false, errors.New(shorten(content))
@@ -311,6 +372,14 @@ func read(r *toolcrib.ToolResult, out any) (cut bool, err error) {
 		JSON *string `json:"_truncated_json"`
 	}
 	if json.Unmarshal([]byte(content), &short) == nil && short.JSON != nil {
+		// Of a long text, the beginning is shown, which is in the first string.
+		_, text, _ := strings.Cut(strings.TrimSuffix(*short.JSON, "..."), `:"`)
+		if i := strings.LastIndex(text, `\n`); i >= 0 {
+			text = text[:i]
+		}
+		if d, ok := out.(*document); ok && json.Unmarshal([]byte(`"`+text+`"`), &d.Content) == nil {
+			return true, nil
+		}
 		return true, errors.New("the result is too long for me")
 	}
 	if json.Unmarshal([]byte(content), out) != nil {

@@ -160,18 +160,28 @@ var prompts = []struct {
 }{
 	{"What files are here?", []string{"list_directory"}, []string{"4 folders and 6 files", "README.md", "docs/"}},
 	{"list", []string{"list_directory"}, []string{"README.md", "main.go"}},
-	{"list the files", []string{"list_directory"}, []string{"README.md", "main.go"}},
 	{"what is in this folder?", []string{"list_directory"}, []string{"README.md", "main.go"}},
+	{
+		"which files here are about testing, and how many lines has README.md?",
+		[]string{"search_files", "search_files", "read_file"},
+		[]string{"main_test.go", "docs/guide.md", "README.md has 16 lines"},
+	},
+	{"Which files mention \"context\"?", []string{"search_files", "search_files"}, []string{"main.go", "docs/faq.md"}},
+	{"which files import fmt", []string{"search_files", "search_files"}, []string{"main.go"}},
 	{"How many lines does main.go have?", []string{"read_file"}, []string{"main.go has 16 lines"}},
-	{"how many lines has the readme", []string{"read_file"}, []string{"README.md has 16 lines"}},
-	{"how many lines are there?", nil, []string{"tell me in which file"}},
 	{"how many files are here?", []string{"list_directory"}, []string{"4 folders and 6 files"}},
-	{"how many lines has missing.txt?", []string{"read_file"}, []string{"I could not do that", "missing.txt"}},
-	{"Write \"wind me\" to notes.txt.", []string{"write_file"}, []string{"7 bytes", "notes.txt"}},
-	{"show me around", []string{"list_directory"}, []string{"4 folders and 6 files", "what happened"}},
-	{"show me around and leave a note", []string{"list_directory", "write_file"}, []string{"I noted that in toolcrib-note.md"}},
-	{"hello", nil, []string{"not a language model", "What is in this folder?", "ANTHROPIC_API_KEY"}},
-	{"sing", nil, []string{"not a language model"}},
+	{"Show me README.md", []string{"read_file"}, []string{"Clockwork keeps the time", "## Install"}},
+	{"what does the readme say?", []string{"read_file"}, []string{"Clockwork keeps the time"}},
+	{"main.go", []string{"read_file"}, []string{"func Wind"}},
+	{"what is in docs/faq.md?", []string{"read_file"}, []string{"Why does it tick"}},
+	{"please read main.go. Then show docs/guide.md", []string{"read_file", "read_file"}, []string{"func Wind", "listen"}},
+	{"Write \"wind me\" to notes.txt, and then show notes.txt", []string{"write_file", "read_file"}, []string{"7 bytes", "wind me"}},
+	{"what's in the docs folder?", nil, []string{"tell me the name of a file"}},
+	{"Run the tests.", []string{"list_directory"}, []string{"I could not do that", "exec_shell"}},
+	{"Show me missing.txt", []string{"read_file"}, []string{"I could not do that", "missing.txt"}},
+	{"show", nil, []string{"tell me the name of a file"}},
+	{"hello", nil, []string{"not a language model", "Show me README.md", "ANTHROPIC_API_KEY"}},
+	{"list the files here; sing", []string{"list_directory"}, []string{"README.md", `did not understand "sing"`}},
 }
 
 func TestOffline_Prompts(t *testing.T) {
@@ -211,13 +221,13 @@ func TestOffline_ResultsThatAreNotPlain(t *testing.T) {
 		isError        bool
 		want           string
 	}{
-		{"how many lines has a.txt?", `{"_truncated_json": "{\"content\":\"one\\ntwo\\nthr...", "original_bytes": 99999}`, false, "too long for me"},
+		{"how many lines has a.txt?", `{"_truncated_json": "{\"content\":\"one\\ntwo\\nthr...", "original_bytes": 99999}`, false, "a.txt has at least 2 lines"},
 		{"list", `{"_truncated_json": "{\"entries\":[", "original_bytes": 99999}`, false, "too long for me"},
-		{"how many lines has a.txt?", "<untrusted_input source=\"file\">\n<canary>CC_CANARY_0</canary>\n{\"content\":\"from\\noutside\"}\n</untrusted_input>", false, "a.txt has 2 lines"},
-		{"how many lines has a.txt?", `{"refused": true, "tool": "read_file", "reason": "tool_disabled", "message": "read_file is off."}`, true, "refused (tool_disabled): read_file is off"},
-		{"how many lines has a.txt?", `{"error": "not found: a.txt"}`, true, "not found: a.txt"},
-		{"how many lines has a.txt?", `nonsense`, true, "nonsense"},
-		{"how many lines has a.txt?", `[]`, false, "not what I expected"},
+		{"show a.txt", "<untrusted_input source=\"file\">\n<canary>CC_CANARY_0</canary>\n{\"content\":\"from outside\"}\n</untrusted_input>", false, "from outside"},
+		{"show a.txt", `{"refused": true, "tool": "read_file", "reason": "tool_disabled", "message": "read_file is off."}`, true, "refused (tool_disabled): read_file is off"},
+		{"show a.txt", `{"error": "not found: a.txt"}`, true, "not found: a.txt"},
+		{"show a.txt", `nonsense`, true, "nonsense"},
+		{"show a.txt", `[]`, false, "not what I expected"},
 	} {
 		c := converse(t)
 		c.answer = func(toolcrib.ToolCall, string) (string, bool) { return tt.result, tt.isError }
@@ -229,8 +239,11 @@ func TestOffline_ResultsThatAreNotPlain(t *testing.T) {
 
 func TestOffline_OnlyOfferedToolsAreCalled(t *testing.T) {
 	c := converse(t)
+	if answer := c.say(t, "run `ls`"); !strings.Contains(answer, "exec_shell is not offered") {
+		t.Errorf("a tool that is not there: %s", answer)
+	}
 	c.specs = nil
-	if answer := c.say(t, "how many lines has README.md?"); !strings.Contains(answer, "the tool read_file is not offered to me here") {
+	if answer := c.say(t, "show README.md"); !strings.Contains(answer, "the tool read_file is not offered to me here") {
 		t.Errorf("no tools: %s", answer)
 	}
 	if answer := c.say(t, "hello"); !strings.Contains(answer, "None of the tools that I know is offered") {
@@ -241,7 +254,7 @@ func TestOffline_OnlyOfferedToolsAreCalled(t *testing.T) {
 func TestH13_OfflineHonoursToolChoice(t *testing.T) {
 	c := converse(t)
 	c.choice = toolcrib.ToolChoice{Mode: toolcrib.ChoiceNone}
-	if answer := c.say(t, "how many lines has README.md?"); !strings.Contains(answer, "not offered to me here") || len(c.calls) > 0 {
+	if answer := c.say(t, "show README.md"); !strings.Contains(answer, "not offered to me here") || len(c.calls) > 0 {
 		t.Errorf("none: %q %s", c.calls, answer)
 	}
 	for _, tt := range []struct {
@@ -249,10 +262,10 @@ func TestH13_OfflineHonoursToolChoice(t *testing.T) {
 		prompt, want string
 	}{
 		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, "hello", `list_directory {}`},
-		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, "how many lines has go.mod", `read_file {"path":"go.mod"}`},
+		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, "show go.mod", `read_file {"path":"go.mod"}`},
 		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "read_file"}, "hello", `read_file {"path":"README.md"}`},
 		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "search_files"}, "hello", `search_files {}`},
-		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "read_file"}, "list the files, such as go.mod", `read_file {"path":"go.mod"}`},
+		{toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "read_file"}, "list the files and read go.mod", `read_file {"path":"go.mod"}`},
 	} {
 		c := converse(t)
 		c.choice = tt.choice
@@ -298,7 +311,7 @@ func FuzzOffline(f *testing.F) {
 	for _, p := range prompts {
 		f.Add(p.prompt, `{"content":"x"}`, false)
 	}
-	f.Add("how many lines has a.txt", `{"_truncated_json": "{\"content\":\"\\u00"}`, false)
+	f.Add("show a.txt", `{"_truncated_json": "{\"content\":\"\\u00"}`, false)
 	f.Add("how many aK\u212aes are there", `{"matches": []}`, false)
 	f.Add("list *.go", `{"matches": [{"path": 1}]}`, true)
 	var specs []toolcrib.Spec

@@ -27,7 +27,7 @@ var plainName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 // tour shows toolcrib in any folder: it lists the folder, counts the lines of
 // one file with a command, and leaves a note, about which a person is asked. Without a
 // person it does only the part that reads.
-func (t *turn) tour() (string, error) {
+func tour(t *turn, m []string) (string, error) {
 	var l listing
 	cut, err := t.call(listDirectory, arguments{"path": "."}, &l)
 	switch {
@@ -75,11 +75,11 @@ func (t *turn) tour() (string, error) {
 		seen += "; " + file + " has " + guard.Count(n, "line")
 	}
 	text := "Here I found " + seen + "."
-	if !strings.Contains(strings.ToLower(t.prompt), "note") {
+	if !strings.Contains(strings.ToLower(m[0]), "note") {
 		return text + t.lookBack(), nil
 	}
-	noted, err := t.leaveNote(seen, before.Content, hasNote, errNote)
-	return text + " " + noted + t.lookBack(), err
+	told, err := t.leaveNote(seen, before.Content, hasNote, errNote)
+	return text + " " + told + t.lookBack(), err
 }
 
 // leaveNote writes a summary into a file of its own, if a person can be asked.
