@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -190,7 +189,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
 		var untrusted *trust.UntrustedError
 		if errors.As(err, &untrusted) {
-			c, err = ownConfiguration()
+			c, err = config.Load(config.Own(os.Getenv), nil)
 		}
 		if err != nil {
 			return err
@@ -205,13 +204,4 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 		err = s.Env.Open(ctx)
 	}
 	return err
-}
-
-// ownConfiguration returns the configuration in the user's own folder, or the defaults without one.
-func ownConfiguration() (*config.Config, error) {
-	path := filepath.Join(config.UserFolder(os.Getenv), config.FileName)
-	if _, err := os.Stat(path); err != nil {
-		return config.Default(), nil
-	}
-	return config.Load(config.Source{Path: path, Origin: config.OriginUser}, nil)
 }

@@ -63,15 +63,22 @@ func withoutServer(c *config.Config, text string) string {
 }
 
 func (a *app) configShowCommand(cmd *cobra.Command) {
-	all := cmd.Flags().Bool("all", false, "")
+	all, origin := cmd.Flags().Bool("all", false, ""), cmd.Flags().Bool("origin", false, "")
 	a.answering(cmd, nil, func(call) (any, func(), error) {
 		c, source, err := a.configurationAnyway()
 		if err != nil {
 			return nil, nil, err
 		}
 		a.notTrustedYet(source)
-		return config.ShowJSON(*c), func() {
+		var value any = config.ShowJSON(*c)
+		if *origin {
+			value = map[string]any{"config": value, "origin": c.Origins()}
+		}
+		return value, func() {
 			text := string(config.Show(c))
+			if *origin {
+				text = string(config.ShowOrigin(c))
+			}
 			if !*all {
 				text = withoutServer(c, text)
 				defer a.notice("keys that only a server uses have their defaults: %s config show --all", a.self())

@@ -196,12 +196,18 @@ func found(findings []finding, err error) []finding {
 
 func (a *app) configFinding(c *config.Config, source config.Source, err error) finding {
 	f := finding{Check: "configuration", OK: err == nil, Detail: source.Path}
+	if source.Own != "" {
+		f.Detail += ", over " + source.Own
+	}
 	switch {
 	case err != nil:
 		f.Detail, f.Fix = err.Error(), "correct it; `toolcrib config check` says when it is right"
 		return f
 	case source.Origin == config.OriginNone:
 		f.Detail = "none; every key has its default"
+	}
+	for _, change := range c.Changes() {
+		f.Detail += "\n" + change
 	}
 	wrong, _, err := a.configErrors(c, nil)
 	if err != nil {

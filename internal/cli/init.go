@@ -102,6 +102,11 @@ func (a *app) initCommand(cmd *cobra.Command) {
 		}
 		return f, func() {
 			a.says(policy.PathText(f.Path), "written")
+			if c, _, err := a.configurationAnyway(); err == nil {
+				for _, change := range c.Changes() {
+					a.notice("%s", change)
+				}
+			}
 			a.notice("change it as you like; begin with: %s run \"What is in this folder?\"", a.self())
 		}, err
 	})
@@ -303,7 +308,11 @@ func (a *app) asksToTrust(ctx context.Context, folder *policy.Folder) (agreed bo
 }
 
 func folderHead(folder *policy.Folder) string {
-	return policy.PathText(folder.Named) + " brings files that steer toolcrib:\n"
+	head := policy.PathText(folder.Named) + " brings files that steer toolcrib:\n"
+	for _, text := range folder.Differs {
+		head += "  " + guard.Visible(text) + "\n"
+	}
+	return head
 }
 
 // changesText formats changes by file. File names are printed before the gutter, where the content of a

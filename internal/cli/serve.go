@@ -178,21 +178,21 @@ type reloading struct {
 func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	source := r.s.Env.Source
-	last := stateOf(source.Path)
+	files := r.s.Env.Source.Files()
+	last := stateOf(files)
 	for loaded := last; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 			notify("RELOADING=1")
-			loaded = stateOf(source.Path)
+			loaded = stateOf(files)
 			r.reload(ctx, true)
 			notify("READY=1")
 		case <-tick.C:
-			if now := stateOf(source.Path); now != last {
+			if now := stateOf(files); now != last {
 				last = now
-			} else if now != loaded && source.Path != "" {
+			} else if now != loaded {
 				loaded = now
 				r.reload(ctx, false)
 			}
@@ -200,17 +200,16 @@ func (r *reloading) watch(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// fileState detects that a file may have changed.
-type fileState struct {
-	at   time.Time
-	size int64
-}
-
-func stateOf(path string) (s fileState) {
-	if info, err := os.Stat(path); err == nil {
-		s = fileState{info.ModTime(), info.Size()}
+// stateOf returns the times and sizes of files, from which it is seen that one may have changed.
+func stateOf(files []string) (state string) {
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			state += fmt.Sprintln(info.ModTime(), info.Size())
+		} else {
+			state += "absent\n"
+		}
 	}
-	return s
+	return state
 }
 
 // reload reads the configuration and applies it if it has no errors. asked is set if an operator

@@ -282,9 +282,9 @@ type decoder struct {
 	nodes map[string]*yamltree.Node // by key path
 }
 
-func newDecoder(file, base string) *decoder {
+func newDecoder(file string) *decoder {
 	return &decoder{
-		Decoder: yamltree.Decoder{File: file, Folder: base, Check: checkWritten, Keys: keyPattern},
+		Decoder: yamltree.Decoder{File: file, Folders: map[string]string{}, Check: checkWritten, Keys: keyPattern},
 		nodes:   map[string]*yamltree.Node{},
 	}
 }
@@ -320,7 +320,7 @@ func (d *decoder) at(path, format string, args ...any) {
 	}
 	e := Error{Line: 1, Key: path, Message: fmt.Sprintf(format, args...)}
 	if n := nearest(d.nodes, path); n != nil {
-		e.Line, e.Column = n.Line, n.Column
+		e.File, e.Line, e.Column = n.File, n.Line, n.Column
 	}
 	d.Add(e)
 }
@@ -343,7 +343,7 @@ func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Fie
 	}
 	out := Value{raw: n.Text, at: Error{Key: n.Path}, format: f.Format, secret: f.Secret}
 	if !n.Default {
-		out.at.File, out.at.Line, out.base = d.File, n.Line, d.Folder
+		out.at.File, out.at.Line, out.base = n.File, n.Line, d.Folders[n.File]
 	} else if f.Format == "path" && filepath.IsLocal(n.Text) {
 		out.base, _ = os.Getwd() // determined once, not at each use
 	}
@@ -386,7 +386,7 @@ func About(e Error, key string) bool {
 	return false
 }
 
-// Errors are all errors in a configuration, by line.
+// Errors are all errors in a configuration, by file and line.
 type Errors []Error
 
 // Error returns one line for each error.
@@ -403,7 +403,7 @@ const maxErrors = 200
 
 // Sorted returns the errors by line, without duplicates and at most maxErrors.
 func (e Errors) Sorted() Errors {
-	slices.SortStableFunc(e, func(a, b Error) int { return a.Line - b.Line })
+	slices.SortStableFunc(e, func(a, b Error) int { return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line) })
 	e = slices.Compact(e)
 	if len(e) > maxErrors {
 		e = append(e[:maxErrors:maxErrors], Error{File: e[0].File, Message: fmt.Sprintf("%d more errors", len(e)-maxErrors)})

@@ -5,6 +5,8 @@
 // JSON Schema and the printed form are derived from its fields and their tags, which
 // [yamltree.Field] describes.
 //
+//   - The file of a project is laid over that of its user. The tag layers says how the values of a
+//     key are combined.
 //   - A relative path in a file is relative to the folder of the file; ~ is the home folder. The
 //     default of a path, and the workspace ".", written or not, are relative to the folder in which
 //     toolcrib was started.
@@ -28,39 +30,38 @@ import "github.com/toolcrib/toolcrib/internal/yamltree"
 // Config is a configuration with all defaults. It is returned by [Load], [Parse] and [Default],
 // and must not be changed: a server that reloads gets a new one.
 type Config struct {
-	DataDir   Value     `yaml:"data_dir" default:"~/.local/share/toolcrib" format:"path" min:"1"`
-	Database  Value     `yaml:"database" default:"" format:"database" secret:"url"`
+	DataDir   Value     `yaml:"data_dir" layers:"user" default:"~/.local/share/toolcrib" format:"path" min:"1"`
+	Database  Value     `yaml:"database" layers:"user" default:"" format:"database" secret:"url"`
 	Workspace Value     `yaml:"workspace" default:"." format:"workspace" min:"1"`
 	Listen    Value     `yaml:"listen" default:"127.0.0.1:8420" format:"listen" min:"1"`
-	Bus       Bus       `yaml:"bus"`
-	Telemetry Telemetry `yaml:"telemetry"`
-	Keys      Value     `yaml:"keys" default:"" format:"path"`
+	Bus       Bus       `yaml:"bus" layers:"user"`
+	Telemetry Telemetry `yaml:"telemetry" layers:"user"`
+	Keys      Value     `yaml:"keys" layers:"user" default:"" format:"path"`
 
 	Retry Retry `yaml:"retry"`
 
-	Providers map[string]Provider `yaml:"providers" keys:"name"`
+	Providers map[string]Provider `yaml:"providers" layers:"whole" keys:"name"`
 	Models    map[string]Model    `yaml:"models" keys:"model"`
 	Agents    map[string]Agent    `yaml:"agents" keys:"name"`
-	Budgets   []UserBudget        `yaml:"budgets" max:"1000"`
+	Budgets   []UserBudget        `yaml:"budgets" layers:"budgets" max:"1000"`
 
 	Tools      Tools                `yaml:"tools"`
-	Rules      []Rule               `yaml:"rules" max:"1000"`
+	Rules      []Rule               `yaml:"rules" layers:"rules" max:"1000"`
 	Approvals  Approvals            `yaml:"approvals"`
 	Team       Team                 `yaml:"team"`
-	Channels   map[string]Channel   `yaml:"channels" keys:"name"`
+	Channels   map[string]Channel   `yaml:"channels" layers:"whole" keys:"name"`
 	Skills     Skills               `yaml:"skills"`
 	Notes      Notes                `yaml:"notes"`
-	MCPServers map[string]MCPServer `yaml:"mcpServers" keys:"name"`
-	SQL        map[string]Database  `yaml:"sql" keys:"name"`
+	MCPServers map[string]MCPServer `yaml:"mcpServers" layers:"whole" keys:"name"`
+	SQL        map[string]Database  `yaml:"sql" layers:"whole" keys:"name"`
 	Retention  Retention            `yaml:"retention"`
 	Log        Log                  `yaml:"log"`
-	Server     Server               `yaml:"server"`
+	Server     Server               `yaml:"server" layers:"user"`
 
-	file  string                    // path as the user gave it, or "" without a file
-	base  string                    // absolute folder of the file, or ""
-	hash  string                    // hash of the content as sha256:…, or ""
-	nodes map[string]*yamltree.Node // nodes of the file by key path
-	texts func() []Value            // returns the values that may contain references; nil if not parsed
+	layers  []layer                   // files, nearest last; a single one may have no name
+	changes []string                  // how the project's file differs from the user's
+	nodes   map[string]*yamltree.Node // nodes of the file by key path
+	texts   func() []Value            // returns the values that may contain references; nil if not parsed
 }
 
 // Bus configures the message bus.
@@ -83,8 +84,8 @@ type Team struct {
 
 // WorkerTools caps the cost of tool calls of workers.
 type WorkerTools struct {
-	CostCapUSD  float64 `yaml:"cost_cap_usd" default:"0" min:"0"`
-	CostCapMode string  `yaml:"cost_cap_mode" default:"warn" enum:"warn|enforce|off"`
+	CostCapUSD  float64 `yaml:"cost_cap_usd" layers:"cap" default:"0" min:"0"`
+	CostCapMode string  `yaml:"cost_cap_mode" layers:"off|warn|enforce" default:"warn" enum:"warn|enforce|off"`
 }
 
 // Panel is a group of agents that answer the same question.
@@ -123,12 +124,12 @@ type Retry struct {
 // UserBudget caps the spending of a user per calendar day or month (UTC); 0 means no cap.
 type UserBudget struct {
 	User             string  `yaml:"user" default:"*" format:"glob"`
-	RequestsPerDay   int64   `yaml:"requests_per_day" default:"0" min:"0"`
-	TokensPerDay     int64   `yaml:"tokens_per_day" default:"0" min:"0"`
-	CostUSDPerDay    float64 `yaml:"cost_usd_per_day" default:"0" min:"0"`
-	RequestsPerMonth int64   `yaml:"requests_per_month" default:"0" min:"0"`
-	TokensPerMonth   int64   `yaml:"tokens_per_month" default:"0" min:"0"`
-	CostUSDPerMonth  float64 `yaml:"cost_usd_per_month" default:"0" min:"0"`
+	RequestsPerDay   int64   `yaml:"requests_per_day" layers:"cap" default:"0" min:"0"`
+	TokensPerDay     int64   `yaml:"tokens_per_day" layers:"cap" default:"0" min:"0"`
+	CostUSDPerDay    float64 `yaml:"cost_usd_per_day" layers:"cap" default:"0" min:"0"`
+	RequestsPerMonth int64   `yaml:"requests_per_month" layers:"cap" default:"0" min:"0"`
+	TokensPerMonth   int64   `yaml:"tokens_per_month" layers:"cap" default:"0" min:"0"`
+	CostUSDPerMonth  float64 `yaml:"cost_usd_per_month" layers:"cap" default:"0" min:"0"`
 }
 
 // Rule is one rule of the gate, in CEL.
@@ -143,7 +144,7 @@ type Rule struct {
 // Approvals configures how approvals are decided.
 type Approvals struct {
 	Expire   Duration `yaml:"expire" default:"72h"`
-	FourEyes bool     `yaml:"four_eyes" default:"false"`
+	FourEyes bool     `yaml:"four_eyes" layers:"false|true" default:"false"`
 	Notify   []Notify `yaml:"notify" default:"[]" max:"100" short:"url"`
 }
 
@@ -245,7 +246,7 @@ type Agent struct {
 	System          Value      `yaml:"system" default:"You are a careful assistant." format:"prompt"`
 	Temperature     *float64   `yaml:"temperature" min:"0" max:"2"`
 	MaxOutputTokens *int       `yaml:"max_output_tokens" min:"1" max:"100000000"`
-	Tools           []string   `yaml:"tools" null:"true" default:"null" max:"1000" format:"glob"`
+	Tools           []string   `yaml:"tools" layers:"both" null:"true" default:"null" max:"1000" format:"glob"`
 	Skills          []string   `yaml:"skills" default:"[]" max:"1000" format:"word"`
 	ToolChoice      ToolChoice `yaml:"tool_choice" default:"auto"`
 	OutputSchema    JSON       `yaml:"output_schema" null:"true" default:"null" format:"schema"`
@@ -255,46 +256,46 @@ type Agent struct {
 	Budget          Budget     `yaml:"budget"`
 	Session         Session    `yaml:"session"`
 	Taint           Taint      `yaml:"taint"`
-	ReadOnly        bool       `yaml:"read_only" default:"false"`
-	MaxConcurrent   int        `yaml:"max_concurrent" default:"0" min:"0" max:"100000"`
+	ReadOnly        bool       `yaml:"read_only" layers:"false|true" default:"false"`
+	MaxConcurrent   int        `yaml:"max_concurrent" layers:"cap" default:"0" min:"0" max:"100000"`
 	FindTools       FindTools  `yaml:"find_tools"`
 	Context         Context    `yaml:"context"`
 }
 
 // Limits are the bounds of a run.
 type Limits struct {
-	MaxIterations     int      `yaml:"max_iterations" default:"20" min:"1" max:"200"`
-	OnLimit           string   `yaml:"on_limit" default:"finalize" enum:"finalize|error|ask"`
-	MaxParallel       int      `yaml:"max_parallel" default:"4" min:"1" max:"64"`
-	MaxCallsPerTurn   int      `yaml:"max_calls_per_turn" default:"64" min:"1" max:"1000"`
-	MaxIdenticalCalls int      `yaml:"max_identical_calls" default:"3" min:"0" max:"1000"`
-	ToolTimeout       Duration `yaml:"tool_timeout" default:"30s" min:"1ms" max:"24h"`
-	MaxResultBytes    int      `yaml:"max_result_bytes" default:"65536" min:"256" max:"16777216"`
-	MaxDepth          int      `yaml:"max_depth" default:"3" min:"1" max:"16"`
-	WallTime          Duration `yaml:"wall_time" default:"15m" min:"1ms" max:"30d"`
-	MaxTreeRuns       int      `yaml:"max_tree_runs" default:"100" min:"1" max:"1000000"`
-	MaxTreeRequests   int      `yaml:"max_tree_requests" default:"2000" min:"1" max:"1000000000"`
-	MaxTreeBytes      int64    `yaml:"max_tree_bytes" default:"268435456" min:"1048576"`
+	MaxIterations     int      `yaml:"max_iterations" layers:"least" default:"20" min:"1" max:"200"`
+	OnLimit           string   `yaml:"on_limit" layers:"ask|finalize|error" default:"finalize" enum:"finalize|error|ask"`
+	MaxParallel       int      `yaml:"max_parallel" layers:"least" default:"4" min:"1" max:"64"`
+	MaxCallsPerTurn   int      `yaml:"max_calls_per_turn" layers:"least" default:"64" min:"1" max:"1000"`
+	MaxIdenticalCalls int      `yaml:"max_identical_calls" layers:"cap" default:"3" min:"0" max:"1000"`
+	ToolTimeout       Duration `yaml:"tool_timeout" layers:"least" default:"30s" min:"1ms" max:"24h"`
+	MaxResultBytes    int      `yaml:"max_result_bytes" layers:"least" default:"65536" min:"256" max:"16777216"`
+	MaxDepth          int      `yaml:"max_depth" layers:"least" default:"3" min:"1" max:"16"`
+	WallTime          Duration `yaml:"wall_time" layers:"least" default:"15m" min:"1ms" max:"30d"`
+	MaxTreeRuns       int      `yaml:"max_tree_runs" layers:"least" default:"100" min:"1" max:"1000000"`
+	MaxTreeRequests   int      `yaml:"max_tree_requests" layers:"least" default:"2000" min:"1" max:"1000000000"`
+	MaxTreeBytes      int64    `yaml:"max_tree_bytes" layers:"least" default:"268435456" min:"1048576"`
 }
 
 // Budget caps the spending of a run; 0 means no cap.
 type Budget struct {
-	MaxCostUSD  float64 `yaml:"max_cost_usd" default:"0" min:"0"`
-	MaxTokens   int64   `yaml:"max_tokens" default:"0" min:"0"`
-	MaxRequests int     `yaml:"max_requests" default:"0" min:"0" max:"1000000000"`
-	Mode        string  `yaml:"mode" default:"enforce" enum:"warn|enforce|off"`
+	MaxCostUSD  float64 `yaml:"max_cost_usd" layers:"cap" default:"0" min:"0"`
+	MaxTokens   int64   `yaml:"max_tokens" layers:"cap" default:"0" min:"0"`
+	MaxRequests int     `yaml:"max_requests" layers:"cap" default:"0" min:"0" max:"1000000000"`
+	Mode        string  `yaml:"mode" layers:"off|warn|enforce" default:"enforce" enum:"warn|enforce|off"`
 }
 
 // Session caps the usage of all runs of a session together; 0 means no cap.
 type Session struct {
-	MaxCostUSD float64  `yaml:"max_cost_usd" default:"0" min:"0"`
-	MaxTokens  int64    `yaml:"max_tokens" default:"0" min:"0"`
-	WallTime   Duration `yaml:"wall_time" default:"0" min:"0"`
+	MaxCostUSD float64  `yaml:"max_cost_usd" layers:"cap" default:"0" min:"0"`
+	MaxTokens  int64    `yaml:"max_tokens" layers:"cap" default:"0" min:"0"`
+	WallTime   Duration `yaml:"wall_time" layers:"cap" default:"0" min:"0"`
 }
 
 // Taint configures what happens after a run has read untrusted data.
 type Taint struct {
-	Writes string `yaml:"writes" default:"ask" enum:"ask|deny|allow"`
+	Writes string `yaml:"writes" layers:"allow|ask|deny" default:"ask" enum:"ask|deny|allow"`
 }
 
 // FindTools configures the size above which tools are not offered completely but must be found.
@@ -310,9 +311,9 @@ type Context struct {
 
 // Tools configures the tools for all callers.
 type Tools struct {
-	Enabled  bool               `yaml:"enabled" default:"true"`
-	Bound    map[string]Bound   `yaml:"bound" keys:"tool"`
-	Confirm  string             `yaml:"confirm" default:"writes" enum:"writes|never|always"`
+	Enabled  bool               `yaml:"enabled" layers:"true|false" default:"true"`
+	Bound    map[string]Bound   `yaml:"bound" layers:"whole" keys:"tool"`
+	Confirm  string             `yaml:"confirm" layers:"never|writes|always" default:"writes" enum:"writes|never|always"`
 	Shell    Shell              `yaml:"shell"`
 	Web      Web                `yaml:"web"`
 	Settings map[string]Setting `yaml:"settings" keys:"tool"`
@@ -321,7 +322,7 @@ type Tools struct {
 // Bound defines a tool for a capability of the bus.
 type Bound struct {
 	Capability  string    `yaml:"capability" required:"true" format:"word"`
-	Effect      string    `yaml:"effect" default:"non_idempotent_write" enum:"read_only|idempotent_write|non_idempotent_write"`
+	Effect      string    `yaml:"effect" layers:"read_only|idempotent_write|non_idempotent_write" default:"non_idempotent_write" enum:"read_only|idempotent_write|non_idempotent_write"`
 	Description string    `yaml:"description" default:""`
 	Parameters  JSON      `yaml:"parameters" null:"true" default:"null" format:"schema"`
 	Params      JSON      `yaml:"params" null:"true" default:"null" format:"object"`
@@ -330,12 +331,12 @@ type Bound struct {
 
 // Shell configures exec_shell.
 type Shell struct {
-	Mode    string   `yaml:"mode" default:"ask" enum:"ask|allowlist|any|off"`
-	Allow   []string `yaml:"allow" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
-	Sandbox string   `yaml:"sandbox" default:"best_effort" enum:"required|best_effort"`
-	Network bool     `yaml:"network" default:"false"`
+	Mode    string   `yaml:"mode" layers:"any|ask|allowlist|off" default:"ask" enum:"ask|allowlist|any|off"`
+	Allow   []string `yaml:"allow" layers:"widens" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
+	Sandbox string   `yaml:"sandbox" layers:"best_effort|required" default:"best_effort" enum:"required|best_effort"`
+	Network bool     `yaml:"network" layers:"true|false" default:"false"`
 	// Unconfined lists users, and groups as group:NAME.
-	Unconfined []string `yaml:"unconfined" default:"[]" max:"1000" format:"word" words:"true"`
+	Unconfined []string `yaml:"unconfined" layers:"user" default:"[]" max:"1000" format:"word" words:"true"`
 
 	Path   []Value          `yaml:"path" default:"[]" max:"1000" format:"path" min:"1"`
 	Env    map[string]Value `yaml:"env" keys:"env" format:"text" secret:"named" words:"true"`
@@ -344,13 +345,13 @@ type Shell struct {
 
 // Web configures web_fetch and web_search. For the limits per session 0 means no limit.
 type Web struct {
-	Allow              []string `yaml:"allow" default:"[]" max:"10000" format:"web"`
-	Deny               []string `yaml:"deny" default:"[]" max:"10000" format:"web"`
-	AllowPrivate       bool     `yaml:"allow_private" default:"false"`
-	MaxBytes           int64    `yaml:"max_bytes" default:"10485760" min:"1" max:"1073741824"`
-	MaxBytesPerSession int64    `yaml:"max_bytes_per_session" default:"0" min:"0"`
-	MaxHostsPerSession int      `yaml:"max_hosts_per_session" default:"0" min:"0" max:"1000000"`
-	Search             Search   `yaml:"search"`
+	Allow              []string `yaml:"allow" layers:"widens" default:"[]" max:"10000" format:"web"`
+	Deny               []string `yaml:"deny" layers:"all" default:"[]" max:"10000" format:"web"`
+	AllowPrivate       bool     `yaml:"allow_private" layers:"true|false" default:"false"`
+	MaxBytes           int64    `yaml:"max_bytes" layers:"least" default:"10485760" min:"1" max:"1073741824"`
+	MaxBytesPerSession int64    `yaml:"max_bytes_per_session" layers:"cap" default:"0" min:"0"`
+	MaxHostsPerSession int      `yaml:"max_hosts_per_session" layers:"cap" default:"0" min:"0" max:"1000000"`
+	Search             Search   `yaml:"search" layers:"whole"`
 }
 
 // Search is the engine of web_search.
@@ -363,8 +364,8 @@ type Search struct {
 type Setting struct {
 	Timeout        *Duration `yaml:"timeout" min:"1ms" max:"24h"`
 	MaxResultBytes *int      `yaml:"max_result_bytes" min:"256" max:"16777216"`
-	Confirm        string    `yaml:"confirm" default:"" enum:"|writes|never|always"`
-	Untrusted      *bool     `yaml:"untrusted"`
+	Confirm        string    `yaml:"confirm" layers:"|never|writes|always" default:"" enum:"|writes|never|always"`
+	Untrusted      *bool     `yaml:"untrusted" layers:"false|true"`
 }
 
 // MCPServer is an MCP server: a program (command) or an address (url).
@@ -380,7 +381,7 @@ type MCPServer struct {
 	Start    Duration         `yaml:"start_timeout" default:"15s" min:"1ms" max:"1h"`
 	Disabled bool             `yaml:"disabled" default:"false"`
 	Trusted  bool             `yaml:"trusted" default:"false"`
-	Confirm  string           `yaml:"confirm" default:"" enum:"|writes|never|always"`
+	Confirm  string           `yaml:"confirm" layers:"|never|writes|always" default:"" enum:"|writes|never|always"`
 	Tools    []string         `yaml:"tools" null:"true" default:"null" max:"1000" format:"glob"`
 	OAuth    MCPOAuth         `yaml:"oauth"`
 }

@@ -144,8 +144,9 @@ func mcpServersOf(file string, text []byte) (root, servers *yamltree.Node, err e
 	return root, entryOf(root, mcpKey), nil
 }
 
+// entryOf returns the value of a key of a mapping, or nil.
 func entryOf(n *yamltree.Node, key string) *yamltree.Node {
-	for _, e := range n.Entries {
+	for _, e := range entriesOf(n) {
 		if e.Key == key {
 			return e.Value
 		}
@@ -175,8 +176,15 @@ func edited(file string, want *yamltree.Node, lines []string) ([]byte, error) {
 	if got, errs := yamltree.Parse(after, limits()); len(errs) > 0 || !bytes.Equal(got.JSON(), want.JSON()) {
 		return nil, notHere(file)
 	}
-	_, err := Parse(file, after)
-	return after, err
+	// Other keys may need those of another file, so what is read of this one is checked alone.
+	l, d := layer{file: file, data: after}, newDecoder(file)
+	if errs := l.parse(d); errs != nil {
+		return after, errs
+	}
+	if l.alone(d); len(d.Errors) > 0 {
+		return after, Errors(d.Errors).Sorted()
+	}
+	return after, nil
 }
 
 // HideSecret replaces text that looks like a secret in a value by the reference ${secret:AS}. key

@@ -3,8 +3,11 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -33,15 +36,22 @@ const (
 type Source struct {
 	Path   string // path for messages, or "" without a file
 	Origin Origin
+	// Own is the user's own configuration, over which that of a project is laid, or "".
+	Own string
+}
+
+// Files returns the paths of all files, nearest last.
+func (s Source) Files() []string {
+	return slices.DeleteFunc([]string{s.Own, s.Path}, func(path string) bool { return path == "" })
 }
 
 // NeedsTrust reports whether the file may be used only after the user has trusted its content.
 func (s Source) NeedsTrust() bool { return s.Origin == OriginCwd }
 
-// Find returns the first configuration of flag, which is the value of --config, $TOOLCRIB_CONFIG,
-// ./toolcrib.yaml, and the file in the user's own folder. A file that is named by flag or the
-// variable need not exist, so that a typing error does not select another configuration. If
-// getenv is nil, os.Getenv is used.
+// Find returns the configuration that flag, which is the value of --config, or $TOOLCRIB_CONFIG
+// names, or else ./toolcrib.yaml over the file in the user's own folder. A file that is named by
+// flag or the variable need not exist, so that a typing error does not select another
+// configuration. If getenv is nil, os.Getenv is used.
 func Find(flag string, getenv func(string) string) Source {
 	if getenv == nil {
 		getenv = os.Getenv
@@ -52,15 +62,21 @@ func Find(flag string, getenv func(string) string) Source {
 	if named := getenv(EnvFile); named != "" {
 		return Source{Path: named, Origin: OriginEnv}
 	}
-	own := ""
-	if folder := UserFolder(getenv); folder != "" {
-		own = filepath.Join(folder, FileName)
-	}
+	own := Own(getenv)
 	switch {
-	case standin.Exists(FileName) && !sameFolder(".", filepath.Dir(own)):
-		return Source{Path: FileName, Origin: OriginCwd}
-	case own != "" && standin.Exists(own):
-		return Source{Path: own, Origin: OriginUser}
+	case standin.Exists(FileName) && !sameFolder(".", UserFolder(getenv)):
+		return Source{Path: FileName, Origin: OriginCwd, Own: own.Path}
+	default:
+		return own
+	}
+}
+
+// Own returns the configuration in the user's own folder, or one without a file.
+func Own(getenv func(string) string) Source {
+	if folder := UserFolder(getenv); folder != "" {
+		if file := filepath.Join(folder, FileName); standin.Exists(file) {
+			return Source{Path: file, Origin: OriginUser}
+		}
 	}
 	return Source{}
 }
@@ -92,18 +108,18 @@ func UserFolder(getenv func(string) string) string {
 // to be loaded, and returns its error; if trusted is nil, such a configuration is refused. Without
 // a file every key has its default. Other errors are [Errors].
 func Load(source Source, trusted func(path string, content []byte) error) (*Config, error) {
-	data, errs := source.read()
+	layers, errs := source.read()
 	switch {
 	case errs != nil:
 		return nil, errs
 	case source.NeedsTrust() && trusted == nil:
 		return nil, Errors{{File: source.Path, Message: "is not trusted"}}
 	case source.NeedsTrust():
-		if err := trusted(source.Path, data); err != nil {
+		if err := trusted(source.Path, layers[len(layers)-1].data); err != nil {
 			return nil, err
 		}
 	}
-	c, errs := source.parse(data)
+	c, errs := parse(layers)
 	if len(errs) > 0 {
 		return nil, errs
 	}
@@ -114,38 +130,57 @@ func Load(source Source, trusted func(path string, content []byte) error) (*Conf
 // there are errors, the configuration has only the values that could be read and must not be
 // used; it is nil if nothing could be read.
 func Examine(source Source) (*Config, Errors) {
-	data, errs := source.read()
+	layers, errs := source.read()
 	if errs != nil {
 		return nil, errs
 	}
-	return source.parse(data)
+	return parse(layers)
 }
 
-// parse is [parse] for a source. A configuration that needs trust cannot set tools.shell.unconfined.
-func (s Source) parse(data []byte) (*Config, Errors) {
-	c, errs := parse(s.Path, data)
-	const key = "tools.shell.unconfined"
-	if c != nil && s.NeedsTrust() && c.IsSet(key) {
-		errs = append(errs, c.ErrorAt(key, "cannot be set in the configuration of a folder; write it into your own, or name "+
-			"this file with --config")).Sorted()
+// Changes is [Config.Changes] of a project's configuration with this content. It returns nil if one
+// of the files has errors.
+func Changes(file string, content []byte, own Source) []string {
+	layers, errs := own.read()
+	if errs != nil || own.Path != "" && sameFolder(filepath.Dir(file), filepath.Dir(own.Path)) {
+		return nil
 	}
-	return c, errs
+	if own.Path == "" {
+		layers = nil
+	}
+	c, _ := parse(append(layers, layer{file: file, data: content, project: true}))
+	if c == nil {
+		return nil
+	}
+	return c.changes
 }
 
-func (s Source) read() ([]byte, Errors) {
-	if s.Origin == OriginNone {
-		return nil, nil
+// layer is one file of a configuration.
+type layer struct {
+	file    string // path as the user gave it, or "" without a file
+	data    []byte
+	project bool // found in the current folder
+	folder  string
+	hash    string
+	root    *yamltree.Node
+}
+
+func (s Source) read() (layers []layer, errs Errors) {
+	for _, file := range s.Files() {
+		data, err := ReadFile(file)
+		if err != nil {
+			errs = append(errs, Error{File: file, Message: err.Error()})
+		}
+		layers = append(layers, layer{file: file, data: data, project: file == s.Path && s.NeedsTrust()})
 	}
-	data, err := ReadFile(s.Path)
-	if err != nil {
-		return nil, Errors{{File: s.Path, Message: err.Error()}}
+	if layers == nil {
+		layers = []layer{{}}
 	}
-	return data, nil
+	return layers, errs
 }
 
 // Default returns the configuration without a file.
 func Default() *Config {
-	c, errs := parse("", nil)
+	c, errs := parse([]layer{{}})
 	if len(errs) > 0 {
 		panic(errs) // a mistake in Config's tags, found by every test
 	}
@@ -155,44 +190,97 @@ func Default() *Config {
 // Parse parses a configuration. file is its name in messages; relative paths in it are relative to
 // the folder of file. The error is [Errors] with all errors, by line.
 func Parse(file string, data []byte) (*Config, error) {
-	c, errs := parse(file, data)
+	c, errs := parse([]layer{{file: file, data: data}})
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return c, nil
 }
 
-// parse parses a configuration as far as possible. file is "" without a file.
-func parse(file string, data []byte) (*Config, Errors) {
-	base, hash := "", ""
-	if file != "" {
-		whole, err := filepath.Abs(file)
-		if err != nil {
-			return nil, Errors{{File: file, Message: "the current folder is unknown"}}
+// parse parses a configuration as far as possible. The nearest layer is the last.
+func parse(layers []layer) (*Config, Errors) {
+	d := newDecoder(layers[len(layers)-1].file)
+	for i := range layers {
+		if problem := layers[i].parse(d); problem != nil {
+			return nil, problem
 		}
-		sum := sha256.Sum256(data)
-		base, hash = filepath.Dir(whole), "sha256:"+hex.EncodeToString(sum[:])
 	}
-	root, errs := yamltree.Parse(data, limits())
-	d := newDecoder(file, base)
-	d.Add(errs...)
-	c := &Config{file: file, base: base, hash: hash, nodes: d.nodes}
-	switch {
-	case root == nil:
-		return nil, Errors(d.Errors).Sorted()
-	case root.Kind == yamltree.Null:
-		d.Decode(&yamltree.Node{Kind: yamltree.Map, Line: root.Line}, c)
-	case root.Kind == yamltree.Map:
-		d.index(root)
-		d.Decode(root, c)
-	default:
-		d.Errorf(root, "must be a mapping of keys, not %s", root.Kind)
-		return nil, Errors(d.Errors).Sorted()
+	nearest := layers[len(layers)-1]
+	c, root := &Config{layers: layers, nodes: d.nodes}, nearest.root
+	if nearest.project {
+		for _, l := range layers {
+			l.alone(d)
+		}
+		if len(d.Errors) == 0 {
+			root = c.merge(d)
+		}
 	}
+	known := len(d.Errors)
+	d.index(root)
+	d.Decode(root, c)
 	d.defaultAgent(c)
-	d.check(c)
+	if nearest.project && known > 0 {
+		d.Errors = d.Errors[:known] // without them, the two files cannot be combined
+	} else {
+		d.check(c)
+	}
 	c.texts = sync.OnceValue(c.readTexts)
 	return c, Errors(d.Errors).Sorted()
+}
+
+// merge combines the files of a project and of its user.
+func (c *Config) merge(d *decoder) *yamltree.Node {
+	project := c.layers[len(c.layers)-1].root
+	user := &yamltree.Node{Kind: yamltree.Map}
+	if len(c.layers) > 1 {
+		user = c.layers[0].root
+	}
+	var m merger
+	m.floors(user, project)
+	root := m.merge(user, project, yamltree.Field{Type: reflect.TypeFor[Config]()})
+	root.SetPath("")
+	d.Add(m.errs...)
+	c.changes = m.changes
+	return root
+}
+
+// alone adds the errors of the file that do not depend on another.
+func (l *layer) alone(d *decoder) {
+	part := newDecoder(l.file)
+	part.Folders, part.Partial = d.Folders, true
+	part.Decode(l.root, &Config{})
+	d.Add(part.Errors...)
+}
+
+// parse reads the tree of the file. It returns errors if it cannot be decoded.
+func (l *layer) parse(d *decoder) Errors {
+	if l.file != "" {
+		whole, err := filepath.Abs(l.file)
+		if err != nil {
+			return Errors{{File: l.file, Message: "the current folder is unknown"}}
+		}
+		sum := sha256.Sum256(l.data)
+		l.folder, l.hash = filepath.Dir(whole), "sha256:"+hex.EncodeToString(sum[:])
+		d.Folders[l.file] = l.folder
+	}
+	root, errs := yamltree.Parse(l.data, limits())
+	for i := range errs {
+		errs[i].File = l.file
+	}
+	d.Add(errs...)
+	switch {
+	case root == nil:
+		return Errors(d.Errors).Sorted()
+	case root.Kind == yamltree.Null:
+		root.Kind = yamltree.Map
+	case root.Kind != yamltree.Map:
+		root.File = l.file
+		d.Errorf(root, "must be a mapping of keys, not %s", root.Kind)
+		return Errors(d.Errors).Sorted()
+	}
+	root.SetFile(l.file)
+	l.root = root
+	return nil
 }
 
 // defaultAgent adds the agent default if it is not written.
@@ -205,21 +293,70 @@ func (d *decoder) defaultAgent(c *Config) {
 	c.Agents[DefaultAgent] = agent
 }
 
-// File returns the name of the file as the user gave it, or "" without a file.
-func (c *Config) File() string { return c.file }
+// File returns the name of the nearest file as the user gave it, or "" without a file.
+func (c *Config) File() string { return c.nearest().file }
+
+// nearest returns the layer that is nearest.
+func (c *Config) nearest() layer {
+	if len(c.layers) == 0 {
+		return layer{}
+	}
+	return c.layers[len(c.layers)-1]
+}
 
 // Hash returns the hash of the content as sha256:…, or "" without a file.
-func (c *Config) Hash() string { return c.hash }
+func (c *Config) Hash() string {
+	if len(c.layers) < 2 {
+		return c.nearest().hash
+	}
+	var all []byte
+	for _, l := range c.layers {
+		all = append(all, l.hash...)
+	}
+	sum := sha256.Sum256(all)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
 
-// Folder returns the absolute folder of the file, or "" without a file.
-func (c *Config) Folder() string { return c.base }
+// Files returns the names of the files as the user gave them, with the hashes of their contents.
+func (c *Config) Files() iter.Seq2[string, string] {
+	return func(yield func(file, hash string) bool) {
+		for _, l := range c.layers {
+			if l.file != "" && !yield(l.file, l.hash) {
+				return
+			}
+		}
+	}
+}
+
+// ProtectedNotes returns the names of the notes of all files: those of the user stay protected.
+func (c *Config) ProtectedNotes() []string {
+	names := slices.Clone(c.Notes.Files)
+	for _, l := range c.layers {
+		if files := entryOf(entryOf(l.root, "notes"), "files"); files != nil {
+			for _, item := range files.Items {
+				names = append(names, item.Text)
+			}
+		}
+	}
+	return names
+}
+
+// Changes returns how the project's configuration differs from the user's, a text for each key. They
+// contain no secrets.
+func (c *Config) Changes() []string { return c.changes }
+
+// ProjectSets reports whether the value of a key comes from the configuration of a project.
+func (c *Config) ProjectSets(path string) bool {
+	n, nearest := c.nodes[path], c.nearest()
+	return n != nil && nearest.project && n.File == nearest.file
+}
 
 // Position returns where a key is written, as "toolcrib.yaml:31", or "default".
 // Key paths are those of error messages: agents.default.tools, rules[0].then,
 // models["gpt-5.1"].price. A key that an entry leaves out is "default".
 func (c *Config) Position(path string) string {
 	if n := c.nodes[path]; n != nil {
-		return yamltree.Position(c.file, n.Line)
+		return yamltree.Position(n.File, n.Line)
 	}
 	return "default"
 }
@@ -235,9 +372,9 @@ func (c *Config) Place(path string, line, column int) (fileLine, fileColumn int)
 
 // ErrorAt returns an error about a key, with its position if it is written in the file.
 func (c *Config) ErrorAt(path, message string) Error {
-	e := Error{File: c.file, Key: path, Message: message}
+	e := Error{File: c.File(), Key: path, Message: message}
 	if n := c.nodes[path]; n != nil {
-		e.Line, e.Column = n.Line, n.Column
+		e.File, e.Line, e.Column = n.File, n.Line, n.Column
 	}
 	return e
 }

@@ -53,7 +53,7 @@ func TestN5_OrderOfLookup(t *testing.T) {
 	if err := os.Symlink("nothing", filepath.Join(cwd, "toolcrib.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	want("", config.Source{Path: "toolcrib.yaml", Origin: config.OriginCwd}, true)
+	want("", config.Source{Path: "toolcrib.yaml", Origin: config.OriginCwd, Own: atXDG}, true)
 	vars["TOOLCRIB_CONFIG"] = "elsewhere.yaml"
 	want("", config.Source{Path: "elsewhere.yaml", Origin: config.OriginEnv}, false)
 	want("x.yaml", config.Source{Path: "x.yaml", Origin: config.OriginFlag}, false)

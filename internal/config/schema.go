@@ -189,6 +189,47 @@ func Show(c *Config) []byte {
 	return block(written(reflect.ValueOf(c).Elem(), Value.shown), "")
 }
 
+// ShowOrigin is [Show] with the file and line of each value, or default, in a comment.
+func ShowOrigin(c *Config) []byte {
+	root := written(reflect.ValueOf(c).Elem(), Value.shown)
+	root.SetPath("")
+	y := yamlWriter{note: func(n *yamltree.Node) string { return "  # " + c.Origin(n.Path) }}
+	y.write(root, "")
+	return y.Bytes()[1:]
+}
+
+// Origins returns the positions of the keys that are written, by key path.
+func (c *Config) Origins() map[string]string {
+	all := map[string]string{}
+	for path, n := range c.nodes {
+		if n.Entries == nil && n.Kind != yamltree.Map && path != "" {
+			all[path] = c.Origin(path)
+		}
+	}
+	return all
+}
+
+// Origin is [Config.Position] with the positions of all files if the entries of a list come from
+// several.
+func (c *Config) Origin(path string) string {
+	n := c.nodes[path]
+	if n == nil {
+		return "default"
+	}
+	var all []string
+	files := map[string]bool{}
+	for _, item := range n.Items {
+		if !files[item.File] {
+			files[item.File] = true
+			all = append(all, at(item))
+		}
+	}
+	if len(all) < 2 {
+		return at(n)
+	}
+	return strings.Join(all, ", ")
+}
+
 // ShowJSON is [Show] as JSON, for a [Config] or a part of one. The keys have the same order, and
 // durations are strings such as 30s.
 func ShowJSON(c any) json.RawMessage { return written(reflect.ValueOf(c), Value.shown).JSON() }
@@ -252,29 +293,35 @@ func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 
 // block formats a mapping as lines that begin with indent.
 func block(n *yamltree.Node, indent string) []byte {
-	var b bytes.Buffer
-	writeYAML(&b, n, indent)
-	return b.Bytes()[1:] // without the leading line break
+	y := yamlWriter{note: func(*yamltree.Node) string { return "" }}
+	y.write(n, indent)
+	return y.Bytes()[1:] // without the leading line break
 }
 
-// writeYAML writes a value after its key, and ends the line.
-func writeYAML(b *bytes.Buffer, n *yamltree.Node, indent string) {
+// yamlWriter formats a tree. note returns what is added to the line of a value.
+type yamlWriter struct {
+	bytes.Buffer
+	note func(*yamltree.Node) string
+}
+
+// write writes a value after its key, and ends the line.
+func (y *yamlWriter) write(n *yamltree.Node, indent string) {
 	switch {
 	case len(n.Entries) > 0:
-		b.WriteByte('\n')
+		y.WriteByte('\n')
 		for _, e := range n.Entries {
-			b.WriteString(indent + quote(e.Key) + ":")
-			writeYAML(b, e.Value, indent+"  ")
+			y.WriteString(indent + quote(e.Key) + ":")
+			y.write(e.Value, indent+"  ")
 		}
 	case len(n.Items) > 0 && n.Items[0].Kind == yamltree.Map:
-		b.WriteByte('\n')
+		y.WriteByte('\n')
 		for _, item := range n.Items {
-			var inner bytes.Buffer
-			writeYAML(&inner, item, indent+"  ")
-			b.WriteString(indent + "- " + strings.TrimLeft(inner.String(), "\n "))
+			inner := yamlWriter{note: y.note}
+			inner.write(item, indent+"  ")
+			y.WriteString(indent + "- " + strings.TrimLeft(inner.String(), "\n "))
 		}
 	default:
-		b.WriteString(" " + inline(n) + "\n")
+		y.WriteString(" " + inline(n) + y.note(n) + "\n")
 	}
 }
 

@@ -1,6 +1,7 @@
 package yamltree
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -21,8 +22,10 @@ type Decoder struct {
 	// Keys returns the pattern for the keys of a mapping. If nil, any keys are valid.
 	Keys func(keys string) *lazyregexp.Regexp
 
-	// File and Folder are the name and the folder of the file, for types that decode themselves.
-	File, Folder string
+	File    string            // name of the file
+	Folders map[string]string // folders of files by name, for types that decode themselves
+	// Partial allows required keys to be absent, because another file may have them.
+	Partial bool
 
 	Errors []Error
 	failed map[string]bool // key paths with errors
@@ -42,7 +45,7 @@ func (d *Decoder) Add(errs ...Error) {
 		d.failed = map[string]bool{}
 	}
 	for _, e := range errs {
-		d.failed[e.Key], e.File = true, d.File
+		d.failed[e.Key], e.File = true, cmp.Or(e.File, d.File)
 		d.Errors = append(d.Errors, e)
 	}
 }
@@ -74,7 +77,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, f Field) {
 		if f.Short != "" && n.Kind == Text {
 			value := *n
 			value.Path = JoinKey(n.Path, f.Short)
-			n = &Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column, Entries: []Entry{{f.Short, &value}}}
+			n = n.mapping(Entry{f.Short, &value})
 		}
 		if d.want(n, Map) {
 			d.object(n, v)
@@ -107,7 +110,7 @@ func (d *Decoder) null(n *Node, v reflect.Value, f Field) {
 	case f.Null:
 		v.SetZero()
 	case v.Kind() == reflect.Struct && !own:
-		d.object(&Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column}, v)
+		d.object(n.mapping(), v)
 	case v.Kind() == reflect.Map, v.Kind() == reflect.Slice && (f.Default == "[]" || f.Default == ""):
 		d.absent(n, v, f)
 	case v.Kind() == reflect.Slice:
@@ -159,18 +162,22 @@ func (d *Decoder) Absent(path string, into any) {
 // absent sets v to the default of n, which is not written.
 func (d *Decoder) absent(n *Node, v reflect.Value, f Field) {
 	if f.Required {
-		d.Errorf(n, "is required")
+		if !d.Partial {
+			d.Errorf(n, "is required")
+		}
 		return
 	}
 	if written := f.DefaultNode(); written != nil {
-		written.Path, written.Line, written.Column = n.Path, n.Line, n.Column
+		written.Path, written.File, written.Line, written.Column = n.Path, n.File, n.Line, n.Column
 		d.value(written, v, f)
 		return
 	}
 	switch _, own := v.Addr().Interface().(Decodable); {
 	case own:
 	case v.Kind() == reflect.Struct:
-		d.object(&Node{Kind: Map, Path: n.Path, Line: n.Line, Column: n.Column, Default: true}, v)
+		missing := n.mapping()
+		missing.Default = true
+		d.object(missing, v)
 	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 	case v.Kind() == reflect.Slice && !f.Null:

@@ -18,6 +18,7 @@ import (
 //	null      "true" if null is allowed and differs from an empty value
 //	words     "true" if true, false and numbers without quotes are read as text
 //	short     in a list: the key whose value may be written instead of an entry
+//	layers    how the values of two files are combined (package config)
 //	secret    part that is never shown: "all" of the value, the password in a "url",
 //	          the value of a header or variable that is "named" like a secret,
 //	          all except the scheme of a "notify" address, key=value in "args"
@@ -30,6 +31,7 @@ type Field struct {
 	Enum                 []string
 	Min, Max             string
 	Format, Keys, Secret string
+	Layers               string
 	Required, Null       bool
 	Words                bool
 	Short                string
@@ -48,6 +50,7 @@ func Fields(t reflect.Type) []Field {
 			Key: tag("yaml"), Index: i, Type: sf.Type, Min: tag("min"), Max: tag("max"), Format: tag("format"),
 			Keys: tag("keys"), Secret: tag("secret"), Short: tag("short"), Required: tag("required") == "true",
 			Words: tag("words") == "true", Null: tag("null") == "true" || sf.Type.Kind() == reflect.Pointer,
+			Layers: tag("layers"),
 		}
 		f.Default, f.HasDefault = sf.Tag.Lookup("default")
 		if enum, ok := sf.Tag.Lookup("enum"); ok {
@@ -60,7 +63,7 @@ func Fields(t reflect.Type) []Field {
 
 // Inner returns the Field for the entries of a list or the values of a mapping.
 func (f Field) Inner() Field {
-	out := Field{Format: f.Format, Secret: f.Secret, Words: f.Words, Type: f.Type.Elem()}
+	out := Field{Format: f.Format, Secret: f.Secret, Words: f.Words, Layers: f.Layers, Type: f.Type.Elem()}
 	if f.Type.Kind() == reflect.Slice {
 		out.Min, out.Short = f.Min, f.Short
 	}

@@ -32,6 +32,7 @@ type Node struct {
 	Kind Kind
 	Text string // value of a text, or another scalar as it is written
 	Path string // key path, such as agents.default.tools[0]; "" for the whole file
+	File string // name of the file in messages; "" is that of the decoder
 	// Line and Column are the position of the key or, in a list, of the value. Both start at 1; 0
 	// means that it is not written in the file.
 	Line, Column int
@@ -57,7 +58,34 @@ func (n *Node) IsScalar() bool { return n.Kind == Text || n.Kind == Number || n.
 
 // child returns a node for a key below n that is not written.
 func (n *Node) child(key string) *Node {
-	return &Node{Kind: Null, Path: JoinKey(n.Path, key), Line: n.Line, Column: n.Column, Default: true}
+	return &Node{Kind: Null, Path: JoinKey(n.Path, key), File: n.File, Line: n.Line, Column: n.Column, Default: true}
+}
+
+// mapping returns a mapping with the position of n.
+func (n *Node) mapping(entries ...Entry) *Node {
+	return &Node{Kind: Map, Path: n.Path, File: n.File, Line: n.Line, Column: n.Column, Entries: entries}
+}
+
+// SetFile sets the file of the node and of the nodes below it.
+func (n *Node) SetFile(file string) {
+	n.File = file
+	for _, item := range n.Items {
+		item.SetFile(file)
+	}
+	for _, e := range n.Entries {
+		e.Value.SetFile(file)
+	}
+}
+
+// SetPath sets the key path of the node, and with it of the nodes below it.
+func (n *Node) SetPath(path string) {
+	n.Path = path
+	for i, item := range n.Items {
+		item.SetPath(JoinIndex(path, i))
+	}
+	for _, e := range n.Entries {
+		e.Value.SetPath(JoinKey(path, e.Key))
+	}
 }
 
 // Error is an error in a file. It never contains a value that could be a secret.
@@ -106,7 +134,7 @@ func Position(file string, line int) string {
 
 // Errorf returns an error about the node.
 func (n *Node) Errorf(format string, args ...any) Error {
-	return Error{Line: n.Line, Column: n.Column, Key: n.Path, Message: fmt.Sprintf(format, args...)}
+	return Error{File: n.File, Line: n.Line, Column: n.Column, Key: n.Path, Message: fmt.Sprintf(format, args...)}
 }
 
 // PlainNumber matches numbers of JSON, with an optional sign. Versions of YAML read other forms

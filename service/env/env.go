@@ -199,19 +199,22 @@ func (e *Env) Database() string { return filepath.Join(e.DataDir, DatabaseName) 
 func (e *Env) recordConfiguration(ctx context.Context, who toolcrib.Principal) error {
 	e.recording.Lock()
 	defer e.recording.Unlock()
-	if e.recorded || e.Config.Hash() == "" {
+	if e.recorded {
 		return nil
 	}
-	path, err := filepath.Abs(e.Config.File())
-	if err != nil {
-		return err
-	}
-	last, err := e.Store.LastChanged(ctx, store.SystemConfigChanged, path)
-	if err != nil {
-		return err
-	}
-	if last.Hash != e.Config.Hash() {
-		err := e.RecordChanged(ctx, who, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: e.Config.Hash()})
+	for file, hash := range e.Config.Files() {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return err
+		}
+		last, err := e.Store.LastChanged(ctx, store.SystemConfigChanged, path)
+		if err != nil {
+			return err
+		}
+		if last.Hash == hash {
+			continue
+		}
+		err = e.RecordChanged(ctx, who, store.SystemConfigChanged, store.FileChanged{Path: path, Hash: hash})
 		if errors.Is(err, store.ErrReadOnly) {
 			return nil // whatever is to be changed will fail by itself
 		}

@@ -87,7 +87,7 @@ func (p *Policy) Protection(workspace string, seen Paths) (gate.Protected, error
 		Touch: []string{p.env.DataDir}, Except: []string{free}, Write: []string{filepath.Join(workspace, "skills")},
 	}
 	real, data := seen.resolved(workspace), seen.resolved(p.env.DataDir)
-	protectSteering(&out, workspace, real, p.env.Config.Notes.Files)
+	protectSteering(&out, workspace, real, p.env.Config.ProtectedNotes())
 	protectHooks(&out, workspace, real, seen)
 	keys, err := p.env.KeysFile()
 	if err != nil {
@@ -96,11 +96,12 @@ func (p *Policy) Protection(workspace string, seen Paths) (gate.Protected, error
 	if !insideReal(seen.resolved(keys), data) {
 		out.Touch = append(out.Touch, keys)
 	}
-	if file, err := filepath.Abs(p.env.Config.File()); p.env.Config.File() != "" {
+	for file := range p.env.Config.Files() {
+		whole, err := filepath.Abs(file)
 		if err != nil {
 			return gate.Protected{}, err
 		}
-		out.Write = append(out.Write, file)
+		out.Write = append(out.Write, whole)
 	}
 	if folder := config.UserFolder(os.Getenv); folder != "" {
 		out.Write = append(out.Write, folder)

@@ -79,7 +79,7 @@ func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	out := &Skills{}
 	out.folders = env.TrustStore()
 	c := p.env.Config
-	named := c.IsSet("skills.dirs") && !p.env.Source.NeedsTrust()
+	named := c.IsSet("skills.dirs") && !c.ProjectSets("skills.dirs")
 	var used, aside []skill.Dir
 	passed := map[string]string{} // why a folder is not used
 	for _, v := range c.Skills.Dirs {

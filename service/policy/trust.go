@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -29,6 +30,8 @@ type Folder struct {
 	Trusted bool         `json:"trusted"`
 	Digest  string       `json:"digest,omitempty"` // of all files that exist
 	Files   []trust.File `json:"files,omitempty"`  // that exist
+	// Differs says how its configuration differs from the user's.
+	Differs []string `json:"differs,omitempty"`
 
 	Named string `json:"-"` // path as the user gave it
 
@@ -52,6 +55,9 @@ func LookAt(dir string) (*Folder, error) {
 			last, _ := trusted.LastTrusted(dir, file.Name)
 			file.Before, f.Trusted = last.Files, f.Trusted && file.State == trust.Trusted
 			f.Files = append(f.Files, file)
+		}
+		if content := file.Content[config.FileName]; file.Name == config.FileName {
+			f.Differs = config.Changes(file.Path, content, config.Own(os.Getenv))
 		}
 	}
 	f.Trusted = f.Trusted && len(f.Files) > 0
