@@ -28,6 +28,10 @@ func TestOutputSchema(t *testing.T) {
 	}{
 		{"fits", [][]toolcrib.Delta{say(`{"n": 1}`)}, `{"n":1}`, 1},
 		{"in a fence", [][]toolcrib.Delta{say("```json\n{\"n\": 1}\n```\n")}, `{"n":1}`, 1},
+		{"in prose", [][]toolcrib.Delta{say("Sure [1], {as asked}:\n\n{\"n\": 1}\n\nIs that {\"m\": 2} what you need?")}, `{"n":1}`, 1},
+		{"in a fence in prose", [][]toolcrib.Delta{say("Here it is:\n```json\n{\"n\": 1}\n```\nI hope that helps.")}, `{"n":1}`, 1},
+		{"in prose, then fixed", [][]toolcrib.Delta{say(`It is {"n":"one"}.`), say(`{"n":1}`)}, `{"n":1}`, 2},
+		{"in a value that is cut off, then fixed", [][]toolcrib.Delta{say(`{"all": {"n":2}`), say(`{"n":1}`)}, `{"n":1}`, 2},
 		{"after a call", [][]toolcrib.Delta{calls("echo", `{}`), say(`{"n":2}`)}, `{"n":2}`, 2},
 		{"fixed", [][]toolcrib.Delta{say(`{"n":"one"}`), say(`{"n":1}`)}, `{"n":1}`, 2},
 		{"prose, then fixed", [][]toolcrib.Delta{say(`The number is one.`), say(`{"n":1}`)}, `{"n":1}`, 2},
