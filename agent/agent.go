@@ -63,8 +63,9 @@ type Options struct {
 	// called concurrently. If nil, no sub-agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
 	// Shape changes the task of a run that answers the call with the ID call of the run above, after
-	// all restrictions were filled in. It may only restrict the task further, or set requirements for
-	// its answer. If it returns an error, the run cannot be started. If nil, tasks are not changed.
+	// all restrictions were filled in. It may restrict the task further, set requirements for its
+	// answer, and pass on the input of the run above. If it returns an error, the run cannot be
+	// started. If nil, tasks are not changed.
 	Shape func(ctx context.Context, above *journal.RunStarted, call string, task *Task) error
 	// Enough reports whether the calls that other agents still answer are no longer needed; these are
 	// then cancelled. results are those of the turn so far, nil for a call without one. If Enough is

@@ -7,8 +7,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/api"
-	"github.com/toolcrib/toolcrib/internal/media"
-	"github.com/toolcrib/toolcrib/service"
 )
 
 // The routes of command lines that use a server instead of a data folder.
@@ -22,24 +20,6 @@ func approveOf(word string) (agent.Approve, error) {
 		return how, nil
 	}
 	return "", bad("approve: must be none, all or deny")
-}
-
-// maxFiles bounds the files of a prompt.
-const maxFiles = 16
-
-func filesOf(list []api.File) (files []service.Attachment, err error) {
-	if len(list) > maxFiles {
-		return nil, bad("files: at most %d go with a prompt", maxFiles)
-	}
-	for _, f := range list {
-		kind := media.Type(f.Data)
-		if kind == "" || len(f.Data) > toolcrib.MaxFileBytes {
-			return nil, bad("files: %q must be an image (PNG, JPEG, GIF, WebP), a PDF document or a text of at most %d bytes",
-				f.Name, toolcrib.MaxFileBytes)
-		}
-		files = append(files, service.Attachment{MediaType: kind, Name: f.Name, Data: f.Data})
-	}
-	return files, nil
 }
 
 func (c *call) transcript(run toolcrib.RunID) (out api.Transcript, err error) {

@@ -31,11 +31,11 @@ func (c *call) request(b *api.RunRequest) (r service.StartRequest, err error) {
 	if r.Approve, err = approveOf(b.Approve); err != nil {
 		return r, err
 	}
-	if r.Files, err = filesOf(b.Files); err != nil {
+	if r.Files, err = service.Attachments(b.Files); err != nil {
 		return r, err
 	}
-	if len(b.Taint) > maxFiles || len(strings.Join(b.Taint, "")) > maxTaint {
-		return r, bad("taint: at most %d sources, of %d bytes together", maxFiles, maxTaint)
+	if len(b.Taint) > service.MaxAttachments || len(strings.Join(b.Taint, "")) > maxTaint {
+		return r, bad("taint: at most %d sources, of %d bytes together", service.MaxAttachments, maxTaint)
 	}
 	for _, source := range b.Taint { // shown in approvals
 		if source == "" || strings.ContainsAny(source, "\n\r\t") || source != guard.Visible(source) ||

@@ -1,15 +1,19 @@
 package server_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/service"
 )
 
@@ -83,6 +87,33 @@ func TestTeam_Routes(t *testing.T) {
 		t.Errorf("%q, tainted by %v", run.Team.Question, run.Taint)
 	}
 	h.want(400, nil, "POST", "/api/assess", ann, `{"answer":"x","agents":["jud"],"rubric":[{"id":"a","description":"","severity":"high"}]}`)
+}
+
+// In a session the agents of a team read what was said, with its files.
+func TestTeam_RoutesSession(t *testing.T) {
+	h := openWith(t, teamAgents, map[string]string{
+		"one.script": "- {text: Red.}\n- {text: Because it is red.}\n- {text: Still.}\n", "two.script": "- {text: unused}\n",
+	})
+	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
+	var run service.Run
+	h.want(200, &run, "POST", "/api/confer", ann,
+		`{"question":"Which one?","agents":["one"],"session_id":"talk","files":[{"name":"colors.txt","data":"cmVkLCBibHVl"}]}`)
+	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why that one?","agents":["one"],"continue":true}`)
+	if run.Content != "## one\n\nBecause it is red." || run.SessionID == "" {
+		t.Fatalf("%+v", run)
+	}
+	var said struct{ Messages []json.RawMessage }
+	h.want(200, &said, "GET", "/api/runs/"+string(run.Team.Answers[0].RunID)+"/messages", ann, "")
+	if text := fmt.Sprintf("%s", said.Messages); len(said.Messages) != 4 || !strings.Contains(text, "colors.txt") {
+		t.Errorf("%s", text)
+	}
+	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["one"],"continue":true,"session_id":"talk"}`)
+	h.want(400, nil, "POST", "/api/confer", ann, `{"question":"Why?","agents":["one"],"files":[{"name":"x","data":"AAEC"}]}`)
+	h.want(404, nil, "POST", "/api/confer", bob, `{"question":"Why?","agents":["one"],"continue":true}`)
+	h.want(200, &run, "POST", "/api/confer", bob, `{"question":"Which one?","agents":["one"],"session_id":"talk"}`)
+	if run.Content != "## one\n\nRed." {
+		t.Errorf("%+v", run)
+	}
 }
 
 // Why an agent gave no answer is in the answer of /v1, in that of the run and in its error; what its
@@ -222,19 +253,23 @@ func TestTeam_X11_SessionPolicies(t *testing.T) {
 	defer web.Close()
 	other := strings.Replace(web.URL, "127.0.0.1", "localhost", 1)
 	fetch := func(url string) string {
-		return "- tool_calls: [{name: fetch, arguments: {url: '" + url + "/'}}]\n- {text: done}\n"
+		return "- tool_calls: [{name: fetch, arguments: {url: '" + url + "/'}}]\n"
 	}
+	const done = "- {text: done}\n"
 	h := openWith(t, "providers: {one: {type: script, file: one.script}, two: {type: script, file: two.script}}\n"+
 		"agents: {one: {model: one/x}, two: {model: two/x}}\n"+
 		"tools: {web: {allow: ['"+web.URL+"/', '"+other+"/'], allow_private: true, max_hosts_per_session: 1}}\n",
-		map[string]string{"one.script": fetch(web.URL), "two.script": fetch(other)})
+		map[string]string{ // in a session a script continues after the answers that were given there
+			"one.script": fetch(web.URL) + done + fetch(web.URL) + done, "two.script": fetch(other) + fetch(other) + done,
+		})
 	ann := h.token("ann", access.Scope{})
 	for i, c := range []struct{ agent, session, want string }{
 		{"one", "s", "ok"}, {"two", "s", "refused"}, {"one", "s", "ok"}, {"two", "else", "ok"}, {"two", "", "ok"},
 	} {
 		var run service.Run
 		h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","agents":["`+c.agent+`"],"worker_tools":["fetch"],"session_id":"`+c.session+`"}`)
-		if calls := run.Team.Answers[0].InnerCalls; len(calls) != 1 || calls[0].Status != c.want {
+		calls := run.Team.Answers[0].InnerCalls
+		if len(calls) == 0 || slices.ContainsFunc(calls, func(one api.InnerCall) bool { return one.Status != c.want }) {
 			t.Errorf("%d: %s in session %q: %+v", i, c.agent, c.session, calls)
 		}
 	}

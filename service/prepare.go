@@ -8,7 +8,9 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
@@ -86,6 +88,25 @@ func (r *StartRequest) task(s *Service) agent.Task {
 // Attachment is a file that is attached to a prompt.
 type Attachment = toolcrib.OutputFile
 
+// MaxAttachments bounds the files of a prompt.
+const MaxAttachments = 16
+
+// Attachments returns the files of a request by a program.
+func Attachments(list []api.File) (files []Attachment, err error) {
+	if len(list) > MaxAttachments {
+		return nil, env.BadRequestf("files: at most %d go with a prompt", MaxAttachments)
+	}
+	for _, f := range list {
+		kind := media.Type(f.Data)
+		if kind == "" || len(f.Data) > toolcrib.MaxFileBytes {
+			return nil, env.BadRequestf("files: %q must be an image (PNG, JPEG, GIF, WebP), a PDF document or a text of at most %d bytes",
+				f.Name, toolcrib.MaxFileBytes)
+		}
+		files = append(files, Attachment{MediaType: kind, Name: f.Name, Data: f.Data})
+	}
+	return files, nil
+}
+
 // Prepared is a configured agent that is ready for runs. Each belongs to one goroutine.
 type Prepared struct {
 	Who       toolcrib.Principal // for whom its runs act
@@ -125,16 +146,22 @@ func (s *Service) prepareSeeing(
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
 	s.tellFourEyes(who, who.User, p.Approve, tell)
+	return p, p.enter(ctx, who, &r)
+}
+
+// enter finds the session of a request.
+func (p *Prepared) enter(ctx context.Context, who toolcrib.Principal, r *StartRequest) (err error) {
+	s := p.s
 	if r.Session != "" || r.Continue || r.From != "" {
 		if err := s.Env.OpenFor(ctx, who); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	switch {
 	case len(r.Messages) > 0 && (r.Continue || r.Session != ""):
-		return nil, env.BadRequestf("messages: a session has messages of its own; give one of the two")
+		return env.BadRequestf("messages: a session has messages of its own; give one of the two")
 	case r.Continue && r.Session != "":
-		return nil, env.BadRequestf("continue: name no session beside it")
+		return env.BadRequestf("continue: name no session beside it")
 	case r.Continue:
 		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
 			err = s.sessionBusy(ctx, &p.Session.Info)
@@ -150,7 +177,7 @@ func (s *Service) prepareSeeing(
 	case r.Begins:
 		p.Session = &Session{}
 	}
-	return p, err
+	return err
 }
 
 // prepared prepares a configured agent. If the name is unknown, the error lists the agents.

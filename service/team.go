@@ -34,7 +34,10 @@ type TeamRequest struct {
 
 	MaxSeconds *float64 `json:"max_time_seconds,omitempty" jsonschema:"in total; default: 600"`
 	Session    string   `json:"session_id,omitempty" jsonschema:"the session to join: an ID, or a name that you choose"`
+	Continue   bool     `json:"continue,omitempty" jsonschema:"join the session of the newest run, instead of session_id"`
 	Detach     bool     `json:"detach,omitempty" jsonschema:"answer as soon as the run has started"`
+
+	Attached []api.File `json:"files,omitempty" jsonschema:"go with the question: images, PDF documents and texts"`
 
 	RubricFile string `json:"-"` // if set, replaces Rubric
 }
@@ -51,7 +54,11 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	q.Files, q.Taint = r.Files, slices.Concat(q.Taint, r.Taint)
+	files, err := Attachments(r.Team.Attached)
+	if err != nil {
+		return nil, task, err
+	}
+	q.Files, q.Taint = slices.Concat(r.Files, files), slices.Concat(q.Taint, r.Taint)
 	plan, notices, err := q.Plan(func(name string) bool { return slices.Contains(s.Env.Config.AgentNames(), name) })
 	if err != nil {
 		return nil, task, err
@@ -67,10 +74,9 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err
 	}
-	if name := cmp.Or(r.Session, r.Team.Session); name != "" {
-		if p.Session, err = s.joinSession(ctx, who, name); err == nil {
-			err = p.into(ctx, &task)
-		}
+	in := StartRequest{Session: cmp.Or(r.Session, r.Team.Session), Continue: r.Continue || r.Team.Continue}
+	if err = p.enter(ctx, who, &in); err == nil && p.Session != nil {
+		err = p.into(ctx, &task)
 	}
 	if err == nil {
 		err = q.Fill(plan, &task)

@@ -38,7 +38,7 @@ func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 		if err != nil {
 			continue // cannot happen with our own type
 		}
-		for _, name := range append(others[kind], "session_id", "detach") {
+		for _, name := range append(others[kind], "detach") {
 			delete(schema.Properties, name)
 		}
 		schema.PropertyOrder = nil
@@ -73,7 +73,7 @@ func (v *Serving) askTeam(
 	if err := dec.Decode(&q); err != nil {
 		return nil, env.BadRequestf("%s: the arguments do not fit: %v", kind, err)
 	}
-	q.Kind, q.Session, q.Detach = kind, "", false
+	q.Kind, q.Detach = kind, false
 	leave, err := v.place("")
 	if err != nil {
 		return nil, err

@@ -523,8 +523,8 @@ func TestTeam_Question(t *testing.T) {
 	}
 }
 
-// The answer of a confer is in the session that the run joins, and a second confer there asks
-// again.
+// The answer of a confer is in the session that the run joins, and a second confer there asks the agents
+// again, who read what was said: each answer once.
 func TestConfer_InASession(t *testing.T) {
 	w := newWorld(t)
 	w.says("a", say("first"))
@@ -538,9 +538,11 @@ func TestConfer_InASession(t *testing.T) {
 	if err != nil || len(report.Answers) != 1 || report.Answers[0].Response != "second" || next.Done == nil {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if got := w.requests["a"][1].Messages; len(got) != 1 || got[0].Text() != "And then?" {
-		t.Errorf("asked %+v", got)
+	var said []string
+	for _, m := range w.requests["a"][1].Messages {
+		said = append(said, string(m.Role)+": "+m.Text())
 	}
+	equal(t, "asked", strings.Join(said, "\n"), "user: "+s.Messages[0].Text()+"\nassistant: ## a\n\nfirst\nuser: And then?")
 }
 
 // cutJournal takes so many appends and fails from then on: what a killed process leaves.

@@ -49,7 +49,7 @@ func (w workers) shape(ctx context.Context, above *journal.RunStarted, call stri
 			return err
 		}
 	}
-	return w.files(ctx, p, above, task)
+	return w.input(ctx, p, above, task)
 }
 
 // bound gives a worker its tools, with their limits.
@@ -87,11 +87,12 @@ func WorkerTaint(writes string, anyHost bool) string {
 	return gate.TaintAllow
 }
 
-// files adds the files of the question to the task of a worker.
-func (w workers) files(ctx context.Context, p *Plan, above *journal.RunStarted, task *agent.Task) error {
+// input adds the files of the question to the task of a worker, and the conversation before it.
+func (w workers) input(ctx context.Context, p *Plan, above *journal.RunStarted, task *agent.Task) error {
 	if p.From >= len(above.Input) {
 		return errors.New("the question is missing")
 	}
+	task.History = slices.Concat(said(above.Input[:p.From]), task.History)
 	for _, part := range above.Input[p.From].Parts {
 		if part.File == nil {
 			continue
@@ -106,6 +107,18 @@ func (w workers) files(ctx context.Context, p *Plan, above *journal.RunStarted, 
 		task.Files = append(task.Files, f)
 	}
 	return nil
+}
+
+// said returns a conversation without the questions and answers of a team, which are also in the answer
+// of its run.
+func said(messages []toolcrib.Message) []toolcrib.Message {
+	roles := []string{roleAsked, roleProposer, roleCritic, roleSynthesizer, roleJudge}
+	return slices.DeleteFunc(slices.Clone(messages), func(m toolcrib.Message) bool {
+		return slices.ContainsFunc(m.Parts, func(p toolcrib.Part) bool {
+			return p.ToolCall != nil && slices.Contains(roles, roleOf(p.ToolCall.ID)) ||
+				p.ToolResult != nil && slices.Contains(roles, roleOf(p.ToolResult.CallID))
+		})
+	})
 }
 
 // innerStatus returns the status of a worker's call in reports (X6, X8, X9).

@@ -49,7 +49,7 @@ func (a *app) teamCommand(cmd *cobra.Command) {
 	flags.DurationVar(&f.maxTime, "max-time", 0, "")
 	flags.Float64Var(&f.MaxCostUSD, "max-cost", 0, "")
 	flags.StringArrayVar(&f.attach, "attach", nil, "")
-	flags.StringVar(&f.session, "session", "", "")
+	a.sessionFlags(cmd, &f.runFlags)
 	flags.Func("workspace", "", filled(&f.workspace))
 	approveFlag(cmd, &f.runFlags)
 	outputFlags(cmd, &f.runFlags)
@@ -97,7 +97,9 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	if err := f.read(cmd); err != nil {
 		return err
 	}
-	r := service.StartRequest{Team: &f.TeamRequest, Admin: a.adminFlag, Session: f.session, Workspace: f.workspace}
+	r := service.StartRequest{
+		Team: &f.TeamRequest, Admin: a.adminFlag, Session: f.session, Continue: f.last, Workspace: f.workspace,
+	}
 	if r.Approve, err = a.approval(&f.runFlags); err != nil {
 		return err
 	}

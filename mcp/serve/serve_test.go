@@ -271,6 +271,31 @@ func TestServe_Team(t *testing.T) {
 	if err != nil || run.Agent != "confer" || run.Team == nil || len(run.Team.Answers) != 1 {
 		t.Errorf("%+v %v", run, err)
 	}
+	write(t, filepath.Join(os.Getenv("HOME"), ".config", "toolcrib", "demo.script"), "- {text: hello}\n- {text: hello again}\n")
+	for _, in := range []map[string]any{ // what was said before, with its files, is the agents' too
+		{"session_id": "talk", "files": []map[string]any{{"name": "a.txt", "data": []byte("some text")}}}, {"continue": true},
+	} {
+		in["question"], in["agents"] = "say hello", []string{"helper"}
+		if r := call(t, client, "confer", in); r.IsError {
+			t.Fatal(textOf(r))
+		} else {
+			id, _ = r.Meta["toolcrib/run_id"].(string)
+		}
+	}
+	if run, err = c.s.Run(t.Context(), c.who, id); err != nil || len(run.Team.Answers) != 1 {
+		t.Fatalf("%+v %v", run, err)
+	}
+	said, err := c.s.Transcript(t.Context(), c.who, string(run.Team.Answers[0].RunID))
+	if text := fmt.Sprintf("%+v", said); err != nil || len(said) != 4 || said[0].Parts[1].File == nil || !strings.Contains(text, "## helper") {
+		t.Errorf("%s %v", text, err)
+	}
+	for _, arguments := range []map[string]any{
+		{"question": "x", "continue": true, "session_id": "talk"}, {"question": "x", "files": []map[string]any{{"name": "a", "data": []byte{0, 1, 2}}}},
+	} {
+		if r, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "confer", Arguments: arguments}); err == nil && !r.IsError {
+			t.Errorf("%v: %s", arguments, textOf(r))
+		}
+	}
 	for _, arguments := range []map[string]any{{"question": ""}, {"question": "x", "nonsense": 1}, {"question": "x", "agents": []string{"nobody"}}} {
 		if r, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "confer", Arguments: arguments}); err == nil && !r.IsError {
 			t.Errorf("%v: %s", arguments, textOf(r))
