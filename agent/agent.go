@@ -68,9 +68,12 @@ type Options struct {
 	// started. If nil, tasks are not changed.
 	Shape func(ctx context.Context, above *journal.RunStarted, call string, task *Task) error
 	// Enough reports whether the calls that other agents still answer are no longer needed; these are
-	// then cancelled. results are those of the turn so far, nil for a call without one. If Enough is
-	// nil, every call is needed.
-	Enough func(s *State, results []*journal.ToolResult) bool
+	// then cancelled. results are those of the turn so far, nil for a call without one. hurried means
+	// that a person is content with these. If Enough is nil, every call is needed.
+	Enough func(s *State, results []*journal.ToolResult, hurried bool) bool
+	// Hurry receives a value when a person is content with the answers that the run has. If Enough
+	// reports that there are none, the run is cancelled with the value.
+	Hurry <-chan *CancelError
 	// Claim locks a child run for this process, so that no other process drives it at the same time;
 	// its driver calls release at the end. If nil, the run is not locked.
 	Claim func(run toolcrib.RunID) (release func(), err error)

@@ -30,10 +30,12 @@ type driver struct {
 	// verdicts are the gate's verdicts on the current turn, with their permits. A verdict is used only
 	// if the journal has the same.
 	verdicts []gate.Verdict
-	judged   time.Time        // time of the verdicts
-	held     []toolcrib.Event // folded, but not written yet
-	wrote    bool             // something was written down
-	tell     func(string)     // reports a child run's activity to the watchers of its parent; nil in other runs
+	judged   time.Time               // time of the verdicts
+	held     []toolcrib.Event        // folded, but not written yet
+	wrote    bool                    // something was written down
+	hurry    <-chan *CancelError     // of [Options.Hurry]; nil in child runs
+	cancel   context.CancelCauseFunc // cancels the run
+	tell     func(string)            // reports a child run's activity to the watchers of its parent; nil in other runs
 
 	drives bool          // it has resumed the run, or is about to
 	at     time.Duration // value of worked at the last event
@@ -194,6 +196,11 @@ func (d *driver) takenUp() *journal.TakenUp {
 }
 
 func (d *driver) drive(ctx context.Context) error {
+	ctx, d.cancel = context.WithCancelCause(ctx)
+	defer d.cancel(nil)
+	if d.s.Start.Parent == "" {
+		d.hurry = d.r.Hurry
+	}
 	defer d.unbound()
 	defer d.lasts(ctx)()
 	err := d.run(ctx)

@@ -157,7 +157,7 @@ type progress struct {
 // means that the journal could not be written.
 func (x *execution) run() error {
 	for {
-		if err := x.enough(); err != nil {
+		if err := x.enough(nil); err != nil {
 			x.abort()
 			return err
 		}
@@ -188,6 +188,8 @@ func (x *execution) step() error {
 			Fraction: p.fraction,
 		})
 		return nil
+	case by := <-x.d.hurry:
+		return x.enough(by)
 	case <-x.told:
 		x.told = nil
 		for _, f := range x.flying {

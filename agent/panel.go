@@ -17,8 +17,9 @@ import (
 // enoughAnswered is the reason for cancelling a call whose answer is no longer needed.
 const enoughAnswered = "the answers of the other agents"
 
-// enough cancels the calls that other agents still answer if [Options.Enough] reports true.
-func (x *execution) enough() error {
+// enough cancels the calls that other agents still answer if [Options.Enough] reports true. hurry is
+// what [Options.Hurry] has received, or nil.
+func (x *execution) enough(hurry *CancelError) error {
 	s := x.d.s
 	if x.d.r.Enough == nil || x.ctx.Err() != nil || s.Turn == nil ||
 		!slices.ContainsFunc(s.Turn.Calls, (*core.Call).ByAgent) {
@@ -31,8 +32,14 @@ func (x *execution) enough() error {
 			results[i] = x.results[at]
 		}
 	}
-	if !x.d.r.Enough(s, results) {
+	if !x.d.r.Enough(s, results, hurry != nil) {
+		if hurry != nil {
+			x.d.cancel(hurry)
+		}
 		return nil
+	}
+	if hurry == nil {
+		hurry = &CancelError{By: enoughAnswered}
 	}
 	for _, c := range x.waiting {
 		if err := x.endChild(c); err != nil {
@@ -43,7 +50,7 @@ func (x *execution) enough() error {
 	x.waiting = nil
 	for _, f := range x.flying {
 		if f.child != nil && f.ctx.Err() == nil {
-			f.end(&CancelError{By: enoughAnswered})
+			f.end(hurry)
 			x.awaitEnd(f)
 		}
 	}

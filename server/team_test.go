@@ -147,6 +147,12 @@ func TestTeam_ReasonsForUsers(t *testing.T) {
 	if !strings.Contains(run.Content, why) || !strings.Contains(run.Team.Answers[1].Error, "auth: the request to the model failed (ref_") {
 		t.Errorf("%+v %+v", run, run.Team)
 	}
+	// The failed agent alone is asked again, in a run that has the other answers.
+	var again service.Run
+	h.want(200, &again, "POST", "/api/runs/"+string(run.ID)+"/resume", ann, `{}`)
+	if again.ID == run.ID || len(again.Children) != 1 || len(again.Team.Answers) != 2 || again.Team.Answers[0].Response != "first" {
+		t.Errorf("%+v %+v", again, again.Team)
+	}
 	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"none"}`)
 	if run.Error == nil || !strings.Contains(run.Error.Message, why) || strings.Contains(run.Error.Message, "bad.script") {
 		t.Errorf("%+v", run.Error)

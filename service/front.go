@@ -35,6 +35,8 @@ type Front struct {
 	Taken func()
 	// Said returns what the person adds to the run while it is driven, or "". It may be nil.
 	Said func() string
+	// Hurry receives a value when the person is content with the answers that a team has. It may be nil.
+	Hurry <-chan *agent.CancelError
 	// Approver is asked about calls that need an approval while the run continues. If it is nil, the run parks first and
 	// then Person is asked.
 	Approver agent.Approver

@@ -87,14 +87,19 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 		return nil, err
 	}
 	rec, top, err := s.toResume(ctx, who, q)
-	if err != nil || top.ID != rec.ID || rec.Status != toolcrib.StatusFailed {
+	if err != nil || top.ID != rec.ID || !rec.Status.Ended() {
 		return nil, err
 	}
 	state, err := agent.Load(ctx, s.Env.Store, rec.ID)
-	if err != nil || !state.Unanswered() {
+	if err != nil {
 		return nil, err
 	}
 	fork := s.continuing(state)
+	if fork.failed = team.Incomplete(state); fork.failed {
+		fork.why[0].Code, fork.why[0].Message = core.NoticeRetry, fmt.Sprintf("run %s has ended without all answers; this one asks the failed agents again", state.Run)
+	} else if !state.Unanswered() {
+		return nil, nil
+	}
 	fork.Prompt, fork.Model, fork.Approve = q.Message, q.Model, cmp.Or(fork.Approve, q.Approve)
 	fork.Once, fork.Ahead = q.Once, q.Ahead
 	return fork, nil
@@ -285,7 +290,8 @@ type ForkRequest struct {
 	Once    string        // as in [StartRequest]
 	Ahead   *Ahead        // as in [StartRequest]
 
-	why []toolcrib.Notice // notices of the new run about its beginning
+	why    []toolcrib.Notice // notices of the new run about its beginning
+	failed bool              // it asks the failed agents of a team again
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start] does.
@@ -322,6 +328,11 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		task, err := r.Forked(ctx, rec.ID, round, policy.RunsAs(who, q.Admin), q.Prompt, approve)
 		if err != nil {
 			return nil, err
+		}
+		if q.failed {
+			if err := team.Again(old, &task); err != nil {
+				return nil, err
+			}
 		}
 		if chosen != nil {
 			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}

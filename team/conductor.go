@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,12 +120,12 @@ const (
 	roleJudge       = "judge"
 )
 
-// callID returns the ID of a question. In a session it includes the position of the question, so that
-// it differs from those of earlier runs.
+// callID returns the ID of a question. In a session, and if failed agents are asked again, it includes a
+// position, so that it differs from those of earlier runs.
 func (p *Plan) callID(role string, n int) string {
 	id := role + "_" + strconv.Itoa(n)
-	if p.From > 0 {
-		id += "_" + strconv.Itoa(p.From)
+	if at := cmp.Or(p.Again, p.From); at > 0 {
+		id += "_" + strconv.Itoa(at)
 	}
 	return id
 }
@@ -156,6 +157,7 @@ type reply struct {
 	text        string // the answer without its fence, or the error of the tool
 	fenced      string // the answer as other agents read it
 	failed      bool
+	old         bool // is from the run whose failed agents are asked again
 }
 
 // failure is the result of a call without an answer, or of one that was refused.
@@ -176,6 +178,9 @@ func (r *reply) why() string {
 	f := r.failure()
 	return cmp.Or(f.Error, f.Message, "no answer")
 }
+
+// cancelled reports whether the agent was not waited for.
+func (r *reply) cancelled() bool { return r.failed && r.why() == "cancelled" }
 
 // cutShort returns the budget or time limit because of which the last stage lacks answers, if any. all
 // are the replies of that stage.
@@ -215,10 +220,19 @@ func (p *Plan) replies(messages []toolcrib.Message) (all []reply, open bool) {
 			case part.ToolResult != nil:
 				if n, ok := at[part.ToolResult.CallID]; ok {
 					all[n].take(part.ToolResult, p.Canary)
+					all[n].old = p.From+1+i < p.Again
 					delete(at, part.ToolResult.CallID)
 				}
 			}
 		}
+	}
+	// A synthesis is written again after answers that it lacked.
+	lacked := slices.ContainsFunc(all, func(r reply) bool { return r.old && r.failed && r.role == roleCritic })
+	all = slices.DeleteFunc(all, func(r reply) bool { return r.old && (r.failed || lacked && r.role == roleSynthesizer) })
+	if p.Kind != Coordinate {
+		slices.SortStableFunc(all, func(a, b reply) int {
+			return cmp.Compare(slices.Index(p.Agents, a.agent), slices.Index(p.Agents, b.agent))
+		})
 	}
 	return all, len(at) > 0
 }
@@ -248,8 +262,8 @@ func (p *Plan) next(messages []toolcrib.Message) (ask []question, answer string,
 	if p.Kind == Assess {
 		role, base = roleJudge, judgeTask(base, p.Rubric)
 	}
-	if len(all) == 0 {
-		return askAll(role, p.Agents, 1, base), "", nil
+	if ask := p.askRest(role, p.Agents, all, base); len(ask) > 0 {
+		return ask, "", nil
 	}
 	if answered(all) == 0 {
 		return nil, "", noAnswer(all)
@@ -260,12 +274,14 @@ func (p *Plan) next(messages []toolcrib.Message) (ask []question, answer string,
 	return nil, p.conferred(all), nil
 }
 
-func askAll(role string, agents []string, from int, task string) []question {
-	all := make([]question, len(agents))
+// askRest returns the question to the agents that have not been asked in a role.
+func (p *Plan) askRest(role string, agents []string, asked []reply, task string) (rest []question) {
 	for i, name := range agents {
-		all[i] = question{role: role, n: from + i, agent: name, task: task}
+		if !slices.ContainsFunc(asked, func(r reply) bool { return r.role == role && r.agent == name }) {
+			rest = append(rest, question{role: role, n: i + 1, agent: name, task: task})
+		}
 	}
-	return all
+	return rest
 }
 
 func answered(all []reply) (n int) {
@@ -297,8 +313,10 @@ func (p *Plan) conferred(all []reply) string {
 		fmt.Fprintf(&b, "## %s\n\n", r.agent)
 		vote, voted := ballotOf(r.text)
 		switch {
-		case r.failed && p.StopAt > 0 && r.why() == "cancelled":
+		case r.cancelled() && p.StopAt > 0:
 			b.WriteString("(was not waited for: enough agents agree)")
+		case r.cancelled():
+			b.WriteString("(was not waited for)")
 		case r.failed:
 			b.WriteString("(no answer: " + r.why() + ")")
 		case p.Ballot && voted:
@@ -322,9 +340,17 @@ func ballotOf(text string) (v vote, ok bool) {
 	return v, err == nil && v.Ballot != ""
 }
 
-// enough reports whether a confer needs no further answer (see [Request.StopAt]).
-func enough(s *agent.State, results []*journal.ToolResult) bool {
+// enough reports whether a confer needs no further answer (see [Request.StopAt]), or whether a team has
+// some for a person who is content with them.
+func enough(s *agent.State, results []*journal.ToolResult, hurried bool) bool {
 	p := PlanOf(s.Start)
+	if p != nil && hurried {
+		switch roleOf(s.Turn.Calls[0].ID) {
+		case roleAsked, roleJudge:
+			return slices.ContainsFunc(results, func(r *journal.ToolResult) bool { return r != nil && !r.IsError })
+		}
+		return roleOf(s.Turn.Calls[0].ID) != roleProposer // else there is a proposal
+	}
 	if p == nil || p.StopAt <= 0 {
 		return false
 	}
@@ -375,9 +401,13 @@ func (p *Plan) coordinate(base string, all []reply) ([]question, string, error) 
 			return nil, "", noAnswer(all)
 		}
 		return []question{{roleProposer, len(all) + 1, name, base + "\n\n" + proposerTask}}, "", nil
-	case len(critiques) == 0:
-		task := base + "\n\n" + criticTask + "\n\n" + proposal.fenced
-		return askAll(roleCritic, p.critics(proposal.agent), 1, task), "", nil
+	}
+	task := base + "\n\n" + criticTask + "\n\n" + proposal.fenced
+	if ask := p.askRest(roleCritic, p.critics(proposal.agent), all, task); len(ask) > 0 {
+		return ask, "", nil
+	}
+	if !slices.ContainsFunc(critiques, func(r reply) bool { return !r.cancelled() }) {
+		return nil, unsynthesized(proposal, critiques, nil), nil
 	}
 	name := p.nextTry(p.Synthesizer, tried)
 	switch {
@@ -395,7 +425,7 @@ func (p *Plan) nextTry(first string, tried []reply) string {
 	if len(tried) == 0 {
 		return first
 	}
-	if len(tried) >= maxTries {
+	if len(tried) >= maxTries || slices.ContainsFunc(tried, func(r reply) bool { return r.cancelled() }) {
 		return ""
 	}
 	was := map[string]bool{}
@@ -413,14 +443,23 @@ func (p *Plan) nextTry(first string, tried []reply) string {
 // unsynthesized returns the answer of a coordinate whose synthesis failed.
 func unsynthesized(proposal *reply, critiques, tried []reply) string {
 	var b strings.Builder
-	b.WriteString("There is no synthesis (")
+	b.WriteString("There is no synthesis")
 	for i := range tried {
-		fmt.Fprintf(&b, "%s%s: %s", map[bool]string{true: "; "}[i > 0], tried[i].agent, tried[i].why())
+		fmt.Fprintf(&b, "%s%s: %s", map[bool]string{true: "; ", false: " ("}[i > 0], tried[i].agent, tried[i].why())
 	}
-	fmt.Fprintf(&b, ").\n\n## Proposal of %s\n\n%s", proposal.agent, proposal.text)
+	if len(tried) > 0 {
+		b.WriteString(")")
+	}
+	fmt.Fprintf(&b, ".\n\n## Proposal of %s\n\n%s", proposal.agent, Summary(proposal.text))
 	for i := range critiques {
-		fmt.Fprintf(&b, "\n\n## Critique of %s\n\n%s", critiques[i].agent,
-			cmp.Or(map[bool]string{true: "(failed: " + critiques[i].why() + ")"}[critiques[i].failed], critiques[i].text))
+		c := &critiques[i]
+		text := Summary(c.text)
+		if v, ok := ballotOf(c.text); c.failed {
+			text = "(failed: " + c.why() + ")"
+		} else if ok {
+			text = v.Ballot + ": " + text
+		}
+		fmt.Fprintf(&b, "\n\n## Critique of %s\n\n%s", c.agent, text)
 	}
 	return b.String()
 }

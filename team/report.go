@@ -1,9 +1,11 @@
 package team
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -36,6 +38,13 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *api.Report {
 		}
 		r.Answers = append(r.Answers, p.answerOf(ctx, c, load))
 	}
+	if p.Again > 0 {
+		if before, err := load(ctx, s.Start.ForkedFrom); err == nil && before.Start != nil {
+			r.Answers = p.after(ReportOf(ctx, before, load), r.Answers)
+		}
+	}
+	r.StoppedEarly = s.Done != nil && s.Done.Status == toolcrib.StatusCompleted && slices.ContainsFunc(r.Answers,
+		func(a api.Answer) bool { return a.Status == string(toolcrib.StatusCancelled) })
 	r.Usage = s.Children.Usage
 	p.sum(r)
 	if p.Kind == Assess && s.Done != nil {
@@ -45,6 +54,28 @@ func ReportOf(ctx context.Context, s *agent.State, load Loader) *api.Report {
 		}
 	}
 	return r
+}
+
+// after returns the answers of a report that are not asked for again, and the new ones.
+func (p *Plan) after(before *api.Report, answers []api.Answer) (all []api.Answer) {
+	if before == nil {
+		return answers
+	}
+	for i := range before.Answers {
+		old := &before.Answers[i]
+		if old.Response != "" && !slices.ContainsFunc(answers, func(a api.Answer) bool {
+			return a.Role == old.Role && (a.Agent == old.Agent || a.Role == roleSynthesizer)
+		}) {
+			all = append(all, *old)
+		}
+	}
+	all = append(all, answers...)
+	if p.Kind != Coordinate {
+		slices.SortStableFunc(all, func(a, b api.Answer) int {
+			return cmp.Compare(slices.Index(p.Agents, a.Agent), slices.Index(p.Agents, b.Agent))
+		})
+	}
+	return all
 }
 
 // answerOf returns the answer of one agent.
@@ -184,7 +215,6 @@ func (p *Plan) sum(r *api.Report) {
 			}
 			r.Ballots[a.Ballot]++
 		}
-		r.StoppedEarly = r.StoppedEarly || p.StopAt > 0 && a.Status == string(toolcrib.StatusCancelled)
 		if a.CanaryLeaked {
 			r.CanaryLeaks = append(r.CanaryLeaks, api.CanaryLeak{
 				Agent: a.Agent, Provider: a.Provider, Model: a.Model,

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -81,6 +82,15 @@ func (p *Plan) schema(role string) json.RawMessage {
 		ids[i] = item.ID
 	}
 	return json.RawMessage(fmt.Sprintf(judgeSchema, len(ids), len(ids), encode(ids)))
+}
+
+// Summary returns the summary of an answer in a role, or the whole of another text.
+func Summary(text string) string {
+	var turn struct {
+		Summary string `json:"summary"`
+	}
+	_ = json.Unmarshal([]byte(text), &turn)
+	return cmp.Or(turn.Summary, text)
 }
 
 func synthesisTask(base string, proposal *reply, critiques []reply) string {

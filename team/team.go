@@ -145,6 +145,9 @@ type Plan struct {
 	// lines of that message's text. If From is 0, there is no question.
 	From  int `json:"from,omitempty"`
 	Lines int `json:"question_lines,omitempty"`
+	// Again is set in a run that asks the failed agents of another one again: the number of messages
+	// from that run, in which failures do not count.
+	Again int `json:"again,omitempty"`
 }
 
 func badf(format string, args ...any) error {
@@ -338,6 +341,33 @@ func planIn(raw json.RawMessage) *Plan {
 		return nil
 	}
 	return &p
+}
+
+// Again changes the task of a run that continues s after its end, so that it asks the failed agents again.
+func Again(s *agent.State, task *agent.Task) error {
+	p := PlanOf(s.Start)
+	p.Again = len(task.History)
+	model, err := p.Model()
+	task.Models = []journal.ModelInfo{model}
+	return err
+}
+
+// Incomplete reports whether s is the run of a team that has ended, and some of its agents failed.
+func Incomplete(s *agent.State) bool {
+	p := PlanOf(s.Start)
+	if p == nil || !s.Ended() || p.From >= len(s.Messages) {
+		return false
+	}
+	all, _ := p.replies(s.Messages[p.From+1:])
+	synthesized := p.Kind != Coordinate
+	for i := range all {
+		if r := &all[i]; r.role == roleSynthesizer {
+			synthesized = synthesized || !r.failed
+		} else if r.failed && r.role != roleProposer { // another one has proposed
+			return true
+		}
+	}
+	return !synthesized || len(all) == 0
 }
 
 // Fill makes task carry out a plan. The principal, the workspace and the input from the session must

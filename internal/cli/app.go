@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/remote"
@@ -54,6 +55,8 @@ type app struct {
 	noticeTo                             io.Writer    // receives messages while a run is shown; if nil, err does
 	style                                render.Style // style of standard error
 	outStyle                             render.Style
+
+	hurry chan *agent.CancelError // receives the first ctrl-c while a team is asked; else nil
 
 	configFlag, dataFlag, asFlag, tokenFlag, serverFlag string
 	adminFlag, plainFlag                                bool

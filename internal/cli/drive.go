@@ -13,12 +13,14 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/team"
 )
 
 // driving starts or continues a run that a front watches.
@@ -36,6 +38,21 @@ func (a *app) show(ctx context.Context, format string, who toolcrib.Principal, a
 		}
 	}
 	return a.shown(ctx, format, live, nil, who, approve, do)
+}
+
+// showAgents is like show for a run of a team. Its answers are shown together, with each agent's calls.
+func (a *app) showAgents(ctx context.Context, who toolcrib.Principal, approve agent.Approve, diff bool,
+	do driving,
+) error {
+	live := a.live()
+	live.Out, live.Team = io.Discard, true
+	known := live.Known
+	live.Known = func(n toolcrib.Notice) bool { return n.Code == core.NoticeInnerCall || known(n) }
+	return a.shown(ctx, outputText, live, func(run *service.Run) {
+		if run.Team != nil {
+			a.showTeam(a.out, run.Team, run.Content, diff)
+		}
+	}, who, approve, do)
 }
 
 // shown is like show with its own screen, which may be nil. answer writes the answer if the screen does
@@ -91,7 +108,7 @@ func (a *app) carry(ctx context.Context, live *render.Live, watch func(journal.F
 	a.noticeTo = stderr
 	ctx, stop := a.interruptible(ctx, agent.NameOf(who), stderr)
 	defer stop()
-	f := service.Front{Watch: watch, SincePause: !shown}
+	f := service.Front{Watch: watch, SincePause: !shown, Hurry: a.hurry}
 	if a.remote == nil {
 		if f.Log, err = a.logger(stderr, shown); err != nil {
 			return run, err
@@ -394,6 +411,8 @@ func exitOf(run *service.Run) int {
 		return exitLimit
 	case run.Error != nil || !run.Status.Ended():
 		return exitFailed
+	case run.Team != nil && run.Team.Tool == string(team.Coordinate) && run.Team.Synthesis == nil:
+		return exitLimit
 	case run.StopReason != toolcrib.StopCompleted && (run.Content == "" || run.Team != nil && !run.Team.Answered()):
 		return exitLimit // at a limit
 	}
@@ -439,9 +458,32 @@ func (a *app) resume(ctx context.Context, q service.ResumeRequest, f *runFlags) 
 	if q.Approve, err = a.resumeApproval(ctx, who, q, f); err != nil {
 		return err
 	}
-	return a.show(ctx, format, who, q.Approve, func(ctx context.Context, front service.Front) (service.Run, error) {
+	do := func(ctx context.Context, front service.Front) (service.Run, error) {
 		return s.Resume(ctx, who, q, front)
-	})
+	}
+	if run, err := a.topOf(ctx, who, q.Run); err == nil && run.Team != nil {
+		a.hurries()
+		if format == outputText {
+			return a.showAgents(ctx, who, q.Approve, false, do)
+		}
+	}
+	return a.show(ctx, format, who, q.Approve, do)
+}
+
+// hurries makes the first ctrl-c take the answers that the agents of a team have given so far. A server
+// is not told.
+func (a *app) hurries() {
+	if a.remote == nil {
+		a.hurry = make(chan *agent.CancelError, 1)
+	}
+}
+
+// topOf returns the run at the top of those that started a run.
+func (a *app) topOf(ctx context.Context, who toolcrib.Principal, id string) (run service.Run, err error) {
+	for run, err = a.api.Run(ctx, who, id); err == nil && run.ParentID != ""; {
+		run, err = a.api.Run(ctx, who, string(run.ParentID))
+	}
+	return run, err
 }
 
 // resumeApproval returns how this process handles calls that need an approval. A run that was started

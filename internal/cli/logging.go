@@ -151,9 +151,9 @@ var (
 	errHangup     = errors.New("the terminal has gone (SIGHUP)")
 )
 
-// interruptible returns a context that ends on signals: the first ctrl-c cancels the run, SIGTERM and
-// SIGHUP leave it resumable, the second signal of any kind ends the process at once. stop must be
-// called. which selects the signals; without any, all three are handled.
+// interruptible returns a context that ends on signals: the first ctrl-c cancels the run, or takes the
+// answers that a team has; SIGTERM and SIGHUP leave it resumable; the second signal of any kind ends
+// the process at once. stop must be called. which selects the signals; without any, all three are handled.
 func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer, which ...os.Signal) (
 	_ context.Context, stop func(),
 ) {
@@ -174,6 +174,12 @@ func (a *app) interruptible(ctx context.Context, by string, stderr io.Writer, wh
 				code, cause := meaning(s, by)
 				if n > 0 {
 					os.Exit(code)
+				}
+				var hurry *agent.CancelError
+				if a.hurry != nil && errors.As(cause, &hurry) {
+					fmt.Fprintln(stderr, a.style.Dim("· taking the answers that are there; ctrl-c once more ends at once"))
+					a.hurry <- hurry
+					continue
 				}
 				if code == exitCanceled {
 					fmt.Fprintln(stderr, a.style.Dim("· cancelling; ctrl-c once more ends at once"))

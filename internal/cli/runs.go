@@ -89,8 +89,20 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 		}
 		return nil, nil, a.paged(func(w io.Writer) error {
 			fmt.Fprintf(w, "%s  %s\n", a.outStyle.Bold(short(run.ID)), statusText(run))
-			if err := a.tellRun(c, w, c.who, run, *whole); err != nil {
+			var of *api.Report
+			if strings.HasPrefix(run.Model, "team/") {
+				view, err := c.at.Run(c, c.who, string(run.ID))
+				if err != nil {
+					return err
+				}
+				of, run.Content = view.Team, view.Content
+			}
+			if err := a.tellRun(c, w, c.who, run, *whole, of != nil); err != nil {
 				return err
+			}
+			if of != nil {
+				fmt.Fprintln(w)
+				a.showTeam(w, of, run.Content, false)
 			}
 			a.ending(w, run)
 			return nil
@@ -98,9 +110,11 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 	})
 }
 
-// tellRun prints the story of a run, as far as it was not pruned.
-func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole bool) error {
-	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self()}
+// tellRun prints the story of a run, as far as it was not pruned. team means that the answers of its agents
+// are shown after it.
+func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole, team bool,
+) error {
+	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self(), Team: team}
 	for e, err := range a.api.Story(ctx, who, run.ID) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil

@@ -81,7 +81,7 @@ func (a *app) tellSession(ctx context.Context, w io.Writer, who toolcrib.Princip
 	}
 	for _, rec := range runs {
 		fmt.Fprintf(w, "\n%s  %s\n", style.Bold(short(rec.ID)), statusText(rec))
-		if err := a.tellRun(ctx, w, who, rec, whole); err != nil {
+		if err := a.tellRun(ctx, w, who, rec, whole, false); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/agent/core"
+
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -31,6 +33,7 @@ type teamFlags struct {
 	agents, inner, context, file string
 	cap, capMode                 string
 	maxTime                      time.Duration
+	failBelow                    float64
 	diff                         bool
 }
 
@@ -67,13 +70,18 @@ func (a *app) teamCommand(cmd *cobra.Command) {
 		flags.Func("file", "", filled(&f.file))
 		flags.Func("rubric", "", filled(&f.RubricFile))
 		flags.BoolVar(&f.AllowSelf, "allow-self", false, "")
+		flags.Float64Var(&f.failBelow, "fail-below", 0, "")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		format, err := f.format()
 		if err != nil {
 			return err
 		}
-		if f.Question, err = a.piped(args); err == nil && kind != team.Assess {
+		ask := a.piped
+		if f.context == "-" { // standard input is the context
+			ask = a.words
+		}
+		if f.Question, err = ask(args); err == nil && kind != team.Assess {
 			err = checkPrompt(cmd, f.Question)
 		}
 		if err != nil {
@@ -94,7 +102,7 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.read(cmd); err != nil {
+	if err := a.readTeam(cmd, f); err != nil {
 		return err
 	}
 	r := service.StartRequest{
@@ -107,23 +115,31 @@ func (a *app) team(cmd *cobra.Command, f *teamFlags, format string) error {
 		return err
 	}
 	a.passedOver()
-	do := func(ctx context.Context, f service.Front) (service.Run, error) { return s.Start(ctx, who, r, f) }
-	if format != outputText {
-		return a.show(ctx, format, who, r.Approve, do)
+	a.hurries()
+	var last service.Run
+	do := func(ctx context.Context, f service.Front) (run service.Run, err error) {
+		last, err = s.Start(ctx, who, r, f)
+		return last, err
 	}
-	live := a.live()
-	live.Out = io.Discard // the answers are shown together, with each agent's calls
-	known := live.Known
-	live.Known = func(n toolcrib.Notice) bool { return n.Code == core.NoticeInnerCall || known(n) }
-	return a.shown(ctx, format, live, func(run *service.Run) {
-		if run.Team != nil {
-			a.showTeam(run.Team, run.Content, f.diff)
-		}
-	}, who, r.Approve, do)
+	if format != outputText {
+		return f.failed(&last, a.show(ctx, format, who, r.Approve, do))
+	}
+	return f.failed(&last, a.showAgents(ctx, who, r.Approve, f.diff, do))
 }
 
-// read reads the flags that have a syntax of their own.
-func (f *teamFlags) read(cmd *cobra.Command) (err error) {
+// failed returns the error of an assessed answer whose score is lower than --fail-below, or err.
+func (f *teamFlags) failed(run *service.Run, err error) error {
+	if f.failBelow == 0 || err != nil || run.Team == nil {
+		return err
+	}
+	if a := run.Team.Assessment; a != nil && a.Score >= f.failBelow {
+		return nil
+	}
+	return &exitError{code: exitFailed, message: fmt.Sprintf("the score is lower than --fail-below %g", f.failBelow)}
+}
+
+// readTeam reads the flags that have a syntax of their own.
+func (a *app) readTeam(cmd *cobra.Command, f *teamFlags) (err error) {
 	flags := cmd.Flags()
 	if err := oneOf(flags, "run", "of-session", "file"); err != nil {
 		return err
@@ -137,6 +153,9 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 		}
 	}
 	f.WorkerTools = splitList(f.inner)
+	if f.failBelow < 0 || f.failBelow > 1 {
+		return usagef("--fail-below: must be a score from 0 to 1")
+	}
 	if flags.Changed("max-time") {
 		f.MaxSeconds = new(f.maxTime.Seconds())
 	}
@@ -154,7 +173,16 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 		path string
 		text *string
 	}{"--context": {f.context, &f.Context}, "--file": {f.file, &f.Subject}} {
-		if into.path == "" {
+		switch {
+		case into.path == "":
+			continue
+		case into.path == "-" && into.text == &f.Context:
+			if f.Context, err = a.readText(); err == nil && strings.TrimSpace(f.Context) == "" {
+				err = usagef("--context: standard input is empty")
+			}
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		data, err := safefile.Read(into.path, toolcrib.MaxFileBytes)
@@ -171,9 +199,18 @@ func (f *teamFlags) read(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// showTeam writes a table of the agents, and their answers.
-func (a *app) showTeam(r *api.Report, content string, diff bool) {
-	table(a, "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST", r.Answers, func(one *api.Answer) []string {
+// showTeam writes a table of the agents to w, with the reasons of those that failed, and their answers.
+func (a *app) showTeam(w io.Writer, r *api.Report, content string, diff bool) {
+	if w != a.out {
+		defer func(out *output) { a.out = out }(a.out)
+		a.out = &output{w: w}
+	}
+	head := "AGENT|ROLE|MODEL|STATUS|BALLOT|CALLS|TIME|COST"
+	why := slices.ContainsFunc(r.Answers, func(one api.Answer) bool { return one.Error != "" })
+	if why {
+		head += "|WHY"
+	}
+	table(a, head, r.Answers, func(one *api.Answer) []string {
 		calls := make([]string, len(one.InnerCalls))
 		for i, c := range one.InnerCalls {
 			calls[i] = c.Name + " " + c.Status
@@ -182,16 +219,22 @@ func (a *app) showTeam(r *api.Report, content string, diff bool) {
 		if status == string(toolcrib.StatusCompleted) && one.Response == "" {
 			status = "no answer"
 		}
-		return []string{
+		cells := []string{
 			one.Agent, cmp.Or(one.Role, "-"), cmp.Or(one.Model, "-"), status, cmp.Or(one.Ballot, "-"),
 			cmp.Or(strings.Join(calls, ", "), "-"), render.Duration(time.Duration(one.ElapsedMS) * time.Millisecond),
 			render.Cost(one.Usage, !one.Usage.Estimated),
 		}
-	})
-	for i := range r.Answers {
-		if one := &r.Answers[i]; one.Error != "" {
-			a.complain(one.Agent + ": " + one.Error)
+		if why {
+			cells = append(cells, cmp.Or(one.Error, "-"))
 		}
+		return cells
+	})
+	var tally []string
+	for _, ballot := range slices.Sorted(maps.Keys(r.Ballots)) {
+		tally = append(tally, fmt.Sprintf("%d %s", r.Ballots[ballot], ballot))
+	}
+	if len(tally) > 0 {
+		fmt.Fprintf(a.out, "\nballots: %s\n", strings.Join(tally, ", "))
 	}
 	if w := r.WorkerTools; w != nil && w.CostCap != nil && w.CostCap.OperatorPrompt != "" {
 		other := "; --worker-tool-cost-cap-mode enforce refuses further calls, off switches the cap off"
@@ -206,6 +249,12 @@ func (a *app) showTeam(r *api.Report, content string, diff bool) {
 		a.showAssessment(r.Assessment)
 	case r.Synthesis != nil:
 		a.showSynthesis(r.Synthesis)
+		for i := range r.Answers {
+			one, said := &r.Answers[i], team.Summary(r.Answers[i].Response)
+			if one.Role == "critic" && said != "" {
+				fmt.Fprint(a.out, a.outStyle.Hanging("  "+one.Agent, "("+cmp.Or(one.Ballot, "critic")+") "+said))
+			}
+		}
 	case content != "":
 		fmt.Fprintln(a.out, guard.Visible(content))
 	}

@@ -22,6 +22,8 @@ type Live struct {
 	Style                    Style // style of Err
 	// Known reports whether a notice need not be shown again; if nil, every notice is shown.
 	Known func(toolcrib.Notice) bool
+	// Team leaves out answers of agents, which are shown at the end.
+	Team bool
 
 	mu    sync.Mutex // guards the fields below
 	doing string     // current activity, for the status line, or ""
@@ -234,6 +236,12 @@ func (l *Live) notice(n toolcrib.Notice) {
 
 // result shows a call with its result.
 func (l *Live) result(r Result) {
+	if l.Team && r.Status == toolcrib.ResultOK {
+		var asked struct{ Agent string }
+		_ = json.Unmarshal(r.Call.Arguments, &asked)
+		l.note("agent " + asked.Agent + " has answered (" + Duration(time.Duration(r.DurationMS)*time.Millisecond) + ")")
+		return
+	}
 	head := ""
 	if l.card != r.ToolCallID { // otherwise the call was just shown
 		head = l.Style.Call(r.Call.Name, r.Call.Arguments, r.Status)

@@ -20,6 +20,7 @@ type Story struct {
 	Whole  bool   // whether results and thoughts are shown completely instead of folded
 	Caller string // agent of the run that started this one, or "" if unknown
 	Self   string // command to show in hints, toolcrib if ""
+	Team   bool   // whether answers of agents are left out, which are shown at the end
 
 	narrator Narrator
 }
@@ -56,7 +57,7 @@ func (t *Story) head(h Head) {
 }
 
 func (t *Story) reply(r Reply) {
-	if text := strings.TrimSpace(r.Text); text != "" {
+	if text := strings.TrimSpace(r.Text); text != "" && !t.Team {
 		fmt.Fprintln(t.Out, guard.Visible(text))
 	}
 }
@@ -130,6 +131,9 @@ func (t *Story) result(r Result) {
 	fmt.Fprint(t.Out, t.Style.Call(r.Call.Name, r.Call.Arguments, r.Status))
 	if r.Edited != "" {
 		t.detail(r.Edited)
+	}
+	if t.Team && r.Status == toolcrib.ResultOK {
+		return
 	}
 	most := foldedLines
 	if t.Whole {
