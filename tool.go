@@ -141,6 +141,8 @@ type Call struct {
 	// Approved is the state of the files that the call writes at the time of a person's approval. If
 	// they have changed, nothing is written. If nil, no approval is bound to files.
 	Approved []FileState
+	// Buffers are the texts of files that a person has open in an editor. If nil, there is no editor.
+	Buffers Buffers
 
 	// Progress reports the progress of the call to those who watch the run. fraction is 0 to 1, or
 	// negative if unknown. Progress does not block. It is not nil while a call runs.
@@ -162,6 +164,14 @@ type Call struct {
 	// Invoke calls another tool through the same gate, as a child run. It is nil while the call is
 	// judged.
 	Invoke func(ctx context.Context, name string, arguments json.RawMessage) (Invoked, error)
+}
+
+// Buffers are the texts of files in an editor, which may not be saved. A tool asks only for a file that the call may
+// read by the policy on paths.
+type Buffers interface {
+	// Buffer returns the text of the file with this absolute path. ok is false if the editor has none. An error
+	// means that it is not known.
+	Buffer(ctx context.Context, path string) (text string, ok bool, err error)
 }
 
 // Invoked is the outcome of a nested call.

@@ -124,6 +124,9 @@ type Options struct {
 	// is refused.
 	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
 
+	// Buffers are the texts of files in a person's editor, for the tools that read and write files. If nil, there
+	// is no editor.
+	Buffers toolcrib.Buffers
 	// Seal returns the cipher that seals answers to questions about secrets, so that only the tool
 	// that asks reads them. If nil, answers are kept unsealed.
 	Seal func() (cipher.AEAD, error)

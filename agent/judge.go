@@ -30,7 +30,7 @@ func (d *driver) judge(ctx context.Context) error {
 		}
 	}
 	facts := factsOf(s)
-	facts.Read = d.read
+	facts.Read, facts.Buffers = d.read, d.r.Buffers
 	if !d.r.Mask.Empty() {
 		facts.Mask = d.r.Mask.Mask
 	}

@@ -67,6 +67,7 @@ func (j *judgement) argumentsStep() *refusal {
 		Workspace: j.scope.Workspace,
 		Depth:     j.scope.Depth,
 		Tainted:   len(j.facts.Taint) > 0,
+		Buffers:   j.facts.Buffers,
 	}
 	return nil
 }

@@ -79,6 +79,8 @@ type Facts struct {
 	// far, for the bounds of a worker.
 	Hops     int
 	SpentUSD float64
+	// Buffers are given to the calls ([toolcrib.Call.Buffers]).
+	Buffers toolcrib.Buffers
 	// Mask hides secrets in a preview. If nil, there are none.
 	Mask func(string) string
 	// Counted has the IDs of the calls of this turn that were counted for the access token when

@@ -292,7 +292,7 @@ func (d *drive) options() (agent.Options, error) {
 		}),
 		Contents: s.Env.Store, Gate: d.gate, Mask: s.Env.Mask, Log: d.log, Worker: s.workerName(),
 		Version: version.Version(), NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.Models.Opening(d.models),
-		Nested: d.nested, Hurry: d.front.Hurry,
+		Nested: d.nested, Hurry: d.front.Hurry, Buffers: d.front.Buffers,
 		Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 	}
 	team.Join(&o, s.file, s.Policy.AnyHost())

@@ -42,7 +42,9 @@ type Front struct {
 	Approver agent.Approver
 	// Person is asked about what a parked run waits for. It may be nil.
 	Person Person
-	Log    *slog.Logger // if nil, that of the options
+	// Buffers are the texts of files in the person's editor. It may be nil.
+	Buffers toolcrib.Buffers
+	Log     *slog.Logger // if nil, that of the options
 
 	watched func() bool      // reports whether Watch has a reader now; if nil, always
 	record  *store.RunRecord // is updated with a new run; may be nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/text/transform"
 
@@ -47,19 +48,30 @@ type readFileResult struct {
 	Content    string `json:"content"`
 	Encoding   string `json:"encoding,omitempty"`    // encoding of the file, from which content was decoded; "" for UTF-8
 	NextOffset int64  `json:"next_offset,omitempty"` // line number, from 1
+	Unsaved    bool   `json:"unsaved,omitempty"`     // the text is in the person's editor, and not in the file
 }
 
 // readFile returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does
 // not cut the result to the limits of the call; the runtime does.
-func readFile(ctx context.Context, _ toolcrib.Call, w *workspace, p place, in readFileInput) (toolcrib.Output, error) {
-	f, info, err := w.openRead(p)
+//
+// If the person has the file open in an editor and has not saved it, the text of the editor is read.
+func readFile(
+	ctx context.Context, call toolcrib.Call, w *workspace, p place, in readFileInput,
+) (out toolcrib.Output, err error) {
+	file, info, err := w.openRead(p)
 	if err != nil {
-		return toolcrib.Output{}, err
+		return out, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // only read
 	var result readFileResult
+	var f io.Reader = file
+	if text, unsaved, _ := w.unsaved(ctx, call, p); unsaved { // on error the file is read
+		f, result.Unsaved = strings.NewReader(text), true
+	}
 	if in.Offset > 0 || in.Limit > 0 {
+		unsaved := result.Unsaved
 		result, err = readLines(ctx, f, info, p.shown, max(in.Offset, 1), in.Limit)
+		result.Unsaved = unsaved
 	} else {
 		result.Content, result.Encoding, err = readWhole(ctx, f, info, p.shown)
 	}
@@ -89,7 +101,7 @@ func (w *workspace) openRead(p place) (*os.File, fs.FileInfo, error) {
 }
 
 // readWhole reads a text file of at most maxReadBytes. encoding is "" for UTF-8.
-func readWhole(ctx context.Context, f *os.File, info fs.FileInfo, shown string) (text, encoding string, err error) {
+func readWhole(ctx context.Context, f io.Reader, info fs.FileInfo, shown string) (text, encoding string, err error) {
 	head, _, err := sniff(f, info, shown)
 	if err != nil {
 		return "", "", err
@@ -146,7 +158,7 @@ func readAll(ctx context.Context, r io.Reader, hint, limit int64) ([]byte, error
 // readLines returns limit lines, or all if limit is 0, starting with line first, at most maxReadBytes
 // of them. It keeps no more than that in memory.
 func readLines(
-	ctx context.Context, f *os.File, info fs.FileInfo, shown string, first, limit int64,
+	ctx context.Context, f io.Reader, info fs.FileInfo, shown string, first, limit int64,
 ) (readFileResult, error) {
 	head, encoding, err := sniff(f, info, shown)
 	if err != nil {

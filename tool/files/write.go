@@ -197,7 +197,10 @@ type preparedWrite struct {
 }
 
 // Plan decodes the arguments and resolves the path.
-func (t *writer) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
+//
+// A file with unsaved changes in the person's editor has no plan, so that no one is asked about it; it is
+// looked at again before it is written.
+func (t *writer) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	c, err := t.decode(call.Arguments)
 	if err != nil {
 		return nil, err
@@ -208,6 +211,12 @@ func (t *writer) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, er
 	}
 	call = call.WithoutArguments()
 	w := &write{set: t.set, change: c, at: p}
+	if call.Buffers != nil {
+		looked := func(*workspace, place) error { return nil }
+		if err := w.with(ctx, call, looked); errors.Is(err, errUnsaved) {
+			return nil, err
+		}
+	}
 	plan := t.plan(call, c.path, abs, true)
 	plan.Content = c.texts
 	plan.Files = func(ctx context.Context) ([]toolcrib.FileState, error) { return w.files(ctx, call) }
@@ -237,6 +246,9 @@ func (t *write) with(ctx context.Context, call toolcrib.Call, do func(*workspace
 			if err := regular(p.info, p.shown); err != nil {
 				return err
 			}
+		}
+		if err := w.saved(ctx, call, p); err != nil {
+			return err
 		}
 		return do(w, p)
 	})
@@ -341,6 +353,7 @@ func (t *write) reconcile(ctx context.Context, call toolcrib.Call, data json.Raw
 		return toolcrib.Reconciled{}, nil // in doubt without a record, or if the path leads elsewhere now
 	}
 	var done toolcrib.Reconciled
+	call.Buffers = nil // what happened does not depend on the editor
 	err := t.with(ctx, call, func(w *workspace, p place) error {
 		if dir, err := w.OpenFolder(path.Dir(p.real), nil); err == nil {
 			_ = discard(dir, w.temporary) // best effort: the killed driver may have left it
