@@ -73,6 +73,7 @@ type front interface {
 	Text(text string) // the output of a command
 	Status(parts []string)
 	parked(ctx context.Context, run *service.Run) // a turn stays parked
+	costs(run *service.Run)                       // what a turn has cost
 }
 
 // spent is the total cost of the session.
@@ -216,6 +217,14 @@ func (c *chat) ctxCause(ctx context.Context) error {
 // modes are the permission modes of turns. None of them permits more than the gate.
 var modes = [...]string{"ask", "accept-edits", "read-only", "plan"}
 
+// modeTexts describe the modes.
+var modeTexts = [len(modes)]string{
+	"calls that need an approval are asked about",
+	"edits of files in the workspace are not asked about; all other calls are, as before",
+	"from the next turn on nothing is changed",
+	"from the next turn on nothing is changed, and the model makes a plan",
+}
+
 // Indexes into modes.
 const (
 	modeAsk = iota
@@ -258,14 +267,8 @@ func (c *chat) setMode(_ context.Context, name string) error {
 		}
 		c.mode.Store(int32(i))
 	}
-	says := [...]string{
-		"calls that need an approval are asked about",
-		"edits of files in the workspace are not asked about; all other calls are, as before",
-		"from the next turn on nothing is changed",
-		"from the next turn on nothing is changed, and the model makes a plan",
-	}
 	mode := c.mode.Load()
-	c.front.Note(modes[mode] + ": " + says[mode])
+	c.front.Note(modes[mode] + ": " + modeTexts[mode])
 	return nil
 }
 

@@ -111,6 +111,8 @@ func (f *lineFront) Text(text string) {
 
 func (f *lineFront) parked(ctx context.Context, run *service.Run) { f.a.parked(ctx, f.who, run) }
 
+func (f *lineFront) costs(run *service.Run) { f.Note(summary(run)) }
+
 // carry implements [front].
 func (f *lineFront) carry(ctx context.Context, c *chat, approve agent.Approve, given *toolcrib.ToolCall,
 	do driving,
@@ -210,6 +212,8 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	}
 	f.Note("this turn waits (" + why + "); /decide continues it, /cancel ends it")
 }
+
+func (f *screenFront) costs(run *service.Run) { f.Note(summary(run)) }
 
 // watching returns a function that shows the frames of a run. For a single call without a model it
 // shows only the decisions of a person: the conversation shows the rest.

@@ -101,7 +101,7 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error) error {
 		c.front.parked(ctx, run)
 	}
 	if run.Usage.Requests > 0 || run.Status != toolcrib.StatusCompleted {
-		c.front.Note(summary(run))
+		c.front.costs(run)
 	}
 	c.a.keepNoLonger(context.WithoutCancel(ctx))
 	return nil
@@ -279,6 +279,11 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 		s.Note(fmt.Sprintf("%s before; toolcrib sessions show %s", render.Count(n, "turn"), c.session.Info.ID))
 		runs = runs[n:]
 	}
+	return c.retell(ctx, runs, s.Said, func(f journal.Frame) { s.Frame(f) })
+}
+
+// retell shows what was said in runs, without those that were pruned.
+func (c *chat) retell(ctx context.Context, runs []service.Run, said func(string), frame func(journal.Frame)) error {
 	for _, rec := range runs {
 		for e, err := range c.a.api.Story(ctx, c.who, rec.ID) {
 			if errors.Is(err, store.ErrPruned) {
@@ -290,13 +295,13 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 			switch b := e.Body.(type) {
 			case *journal.RunStarted:
 				if b.Given == nil && len(b.Input) > 0 {
-					s.Said(b.Input[len(b.Input)-1].Text())
+					said(b.Input[len(b.Input)-1].Text())
 				}
 			case *journal.Said:
-				s.Said(b.Text)
+				said(b.Text)
 			}
 			if f, ok := journal.View(rec.ID, e); ok {
-				s.Frame(f)
+				frame(f)
 			}
 		}
 	}

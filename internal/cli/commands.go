@@ -76,7 +76,7 @@ func commandLine(text string) (path, args string) {
 // commands maps command lines to the functions that implement them.
 func (a *app) commands() map[string]func(cmd *cobra.Command) {
 	return map[string]func(cmd *cobra.Command){
-		"run": a.runCommand, "help": a.helpCommand, "chat": a.chatCommand, "serve": a.serveCommand,
+		"run": a.runCommand, "help": a.helpCommand, "chat": a.chatCommand, "acp": a.acpCommand, "serve": a.serveCommand,
 		"confer": a.teamCommand, "coordinate": a.teamCommand, "assess": a.teamCommand,
 		"tools list": a.toolsListCommand, "tools show": a.toolsShowCommand, "tools enable": a.toolsSwitchCommand,
 		"tools disable": a.toolsSwitchCommand, "tools reset": a.toolsSwitchCommand,

@@ -295,9 +295,11 @@ func (a *app) svc() (*service.Service, error) {
 		a.closers = append(a.closers, a.service)
 	}
 	if a.service.Env.Config != c {
-		a.service = a.service.Under(c)
+		a.service, a.api = a.service.Under(c), nil
 	}
-	a.api = localBackend(a.service)
+	if a.api == nil { // sessions of an editor read it meanwhile
+		a.api = localBackend(a.service)
+	}
 	return a.service, nil
 }
 

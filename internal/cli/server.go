@@ -114,7 +114,8 @@ var (
 		"skills show", "runs prune", "runs import",
 	}
 	localCommands = []string{
-		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "mcp", "gate", "backup", "restore",
+		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "acp", "mcp", "gate", "backup",
+		"restore",
 	}
 )
 

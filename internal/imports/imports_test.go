@@ -65,7 +65,7 @@ func wiring(name string) bool {
 
 // frontEnd reports whether a package is a way from people or programs to the service.
 func frontEnd(name string) bool {
-	return slices.ContainsFunc([]string{"cmd", "internal/cli", "internal/remote", "server", "mcp", "bus"}, func(f string) bool { return within(name, f) })
+	return slices.ContainsFunc([]string{"cmd", "internal/cli", "internal/remote", "server", "acp", "mcp", "bus"}, func(f string) bool { return within(name, f) })
 }
 
 // screens are what belongs to one front end, and nothing that the service may know.
@@ -314,7 +314,7 @@ func TestRules_Bite(t *testing.T) {
 	for _, name := range []string{
 		".", "guard", "journal", "api", "gate", "agent", "agent/core", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
 		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
-		"toolcribtest", "server", "mcp", "mcp/serve",
+		"toolcribtest", "server", "acp", "mcp", "mcp/serve",
 	} {
 		all[name] = pkg{ImportPath: strings.TrimSuffix(module+"/"+name, "/.")}
 	}
@@ -378,6 +378,9 @@ func TestRules_Bite(t *testing.T) {
 		{onlyWiringWires, "mcp/serve", "mcp", false},
 		{nobodyImportsWiring, "mcp/serve", "service", true},
 		{nobodyImportsWiring, "mcp/serve", "internal/cli", false},
+		{nobodyImportsWiring, "acp", "service", true},
+		{nobodyImportsWiring, "acp", "internal/cli", false},
+		{onlyWiringWires, "acp", "store/sqlite", false},
 		{testsStayOutside, "agent", "toolcribtest", false},
 	}
 	for _, tt := range tests {

@@ -196,6 +196,13 @@ func filled[V any](values map[string]V, fill func(V) string) map[string]string {
 	return out
 }
 
+// Has reports whether a server of this name is configured with this program and its arguments, or at this address.
+func (s *Set) Has(name, command string, args []string, url string) bool {
+	return slices.ContainsFunc(s.wanted(), func(m *server) bool {
+		return m.problem == "" && m.Name == name && m.Command == command && slices.Equal(m.Args, args) && m.URL == url
+	})
+}
+
 // wanted returns the servers of the configuration, and those of the .mcp.json of the current folder if that is
 // trusted. If the names of two servers could be confused, the first is used.
 func (s *Set) wanted() []*server {
