@@ -231,7 +231,9 @@ func modelQuestions() []modelQuestion {
 		}},
 		{toolcrib.ReasonInvalidArguments, true, (*modelCall).badArguments},
 		{toolcrib.ReasonToolPolicy, true, (*modelCall).notAdmitted},
-		{toolcrib.ReasonToolPolicy, true, func(m *modelCall) bool { return !m.tool.plain && m.tool.target == targetPanic }},
+		{toolcrib.ReasonToolPolicy, true, func(m *modelCall) bool { // the plan panics
+			return !m.tool.plain && (m.tool.target == targetPanic || m.tool.effect == effectPanic)
+		}},
 		{toolcrib.ReasonProtectedPath, true, (*modelCall).protected},
 		{toolcrib.ReasonNotPermitted, true, func(m *modelCall) bool {
 			return m.token != nil && (m.token.covers != noFault || !slices.Contains(m.token.arguments, string(m.call.Arguments))) || m.agentsRefused()
@@ -240,7 +242,6 @@ func modelQuestions() []modelQuestion {
 		{toolcrib.ReasonWorkerAllowlist, true, func(m *modelCall) bool {
 			return slices.ContainsFunc(m.w.scope.AboveSkills, m.skillsRefuse)
 		}},
-		{toolcrib.ReasonToolPolicy, true, func(m *modelCall) bool { return !m.tool.plain && m.tool.effect == effectPanic }},
 		{toolcrib.ReasonReadOnlyMode, true, func(m *modelCall) bool { return m.w.scope.ReadOnly && m.effect().Writes() }},
 		{toolcrib.ReasonRuleDenied, true, func(m *modelCall) bool { return m.w.ruleFault != noFault || m.denies || m.failed }},
 		{toolcrib.ReasonTaintedFlow, true, func(m *modelCall) bool {
