@@ -31,7 +31,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	turn    *turn
-	choices []Choice // that the editor was last told
+	choices []Choice // last sent to the editor
 
 	replaying bool // what was said is shown again
 	run       string

@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
-// step is what the official client saw in a step.
+// step has the observations of the official client in one step.
 type step struct {
 	Step  string
 	Asked []struct {

@@ -33,7 +33,7 @@ const (
 // beforeRef names the before-image of a call in the content store of its run.
 func beforeRef(callID string) string { return "before/" + callID }
 
-// fileWrite is what the journal keeps of a write of a file before it happens, as the file tools prepare it.
+// fileWrite is the record of a write that the file tools prepare, journaled before the write.
 type fileWrite struct {
 	Path   string `json:"path"`          // in the workspace, links resolved
 	Before string `json:"before_sha256"` // "" = there was no file

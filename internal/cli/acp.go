@@ -350,7 +350,7 @@ func (e *editor) Text(text string) { e.to.Say("```\n" + strings.Trim(text, "\n")
 // Status implements [front].
 func (e *editor) Status([]string) {}
 
-func (e *editor) costs(*service.Run) {} // the editor is told with the end of the turn
+func (e *editor) costs(*service.Run) {} // the end of the turn reports them
 
 func (e *editor) parked(ctx context.Context, run *service.Run) {
 	a, why := e.a, words(run.Status)

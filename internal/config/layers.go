@@ -454,7 +454,7 @@ func entriesOf(n *yamltree.Node) []yamltree.Entry {
 	return n.Entries
 }
 
-// Bounds of the patterns that are compared, and of what comes of two of them. Others match nothing.
+// Bounds of the patterns that are compared, and of their overlap. Patterns beyond them match nothing.
 const (
 	maxOverlap = 100
 	maxPattern = 64 // as long as a name can be

@@ -66,7 +66,7 @@ func TestN5_EachKeyHasALayerRule(t *testing.T) {
 	}
 }
 
-// What two patterns of tools both match, and nothing else, is what their overlap matches.
+// The overlap of two patterns of tools matches exactly the names that both match.
 func TestN5_OverlapOfPatterns(t *testing.T) {
 	patterns := []string{"a", "ab", "*", "a*", "*a", "*b", "a?", "?b", "*a*", "*b*", "a*b", "b*a", "??", "a**", "*?a", "ab*ba", "*aba*"}
 	var names []string
