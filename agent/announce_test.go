@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// announcer notes what it is told, and does more if it is to.
+// announcer records announcements, and optionally acts on them.
 type announcer struct {
 	told []string
 	also func(s *agent.State)
@@ -58,8 +58,8 @@ func TestAnnounce_OnceAfterThePause(t *testing.T) {
 	}
 }
 
-// Whoever is told may decide before the telling has ended. However long that takes, it
-// is no wall time of the run, and puts the expiry off by nothing.
+// A person may decide before the announcement has ended. The time that it takes is not wall time of
+// the run, and does not postpone the expiry.
 func TestAnnounce_DecidedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmWrites)

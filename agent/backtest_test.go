@@ -167,7 +167,7 @@ func (l *lasting) Forgotten(context.Context, toolcrib.RunID) ([]journal.Forgotte
 	return nil, nil
 }
 
-// A wider and a narrower policy: each call is told once, and which way it goes.
+// A wider and a narrower policy: each call is reported once, with its direction.
 func TestBacktest_WiderAndNarrower(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("echo", `{}`, "write", `{}`), calls("off", `{}`), say("done"))
@@ -213,8 +213,8 @@ func approve(t *testing.T, w *world, s *agent.State) *agent.State {
 	return s
 }
 
-// A tool that the policy newly gives is offered, so that a call that was refused for
-// want of it is told as wider, and not as one that was not offered.
+// A tool that the new policy permits is offered, so that a call that was refused for lack of it is
+// reported as wider, and not as one that was not offered.
 func TestBacktest_NewlyOffered(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.script(calls("write", `{}`), say("done"))
@@ -250,8 +250,8 @@ func TestBacktest_FactsAsTheyWere(t *testing.T) {
 	equal(t, "other", found.summary(), "write:same draw:same echo:same echo:same echo:narrower echo:same write:wider ")
 }
 
-// A person's word holds for the call that it was about, whatever the question would
-// have been; a denied call is told by the question that would not have been put.
+// A person's decision is valid for its call, whatever the question would have been; a denied call is
+// reported with the question that would not have been asked.
 func TestBacktest_Decisions(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{}`), calls("write", `{}`), say("done"))
@@ -274,7 +274,7 @@ func TestBacktest_Decisions(t *testing.T) {
 	equal(t, "the first judgement", found.calls[1].Old.Decision, toolcrib.Ask)
 }
 
-// Where nobody was there to ask, nobody is.
+// A run without a person to ask is judged without one.
 func TestBacktest_RefusedUnattended(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{}`), say("done"))
@@ -323,7 +323,7 @@ func TestBacktest_RememberedElsewhere(t *testing.T) {
 	equal(t, "always asks", w.backtest(t, s.Run, always, nil).summary(), "put:narrower ")
 }
 
-// Under four eyes the word of whom the run acts for is none.
+// Under four eyes a decision by the user of the run is not valid.
 func TestBacktest_FourEyes(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{}`), say("done"))
@@ -335,7 +335,7 @@ func TestBacktest_FourEyes(t *testing.T) {
 	equal(t, "now", found.calls[0].New.Decision, toolcrib.Ask)
 }
 
-// What says nothing about the policy is no change.
+// Results that do not depend on the policy are not changes.
 func TestBacktest_Unjudged(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.script(calls("echo", `{}`, "write", `{}`, "ghost", `{}`), say("done"))
@@ -412,8 +412,8 @@ func (scarce) Covers(string, string, json.RawMessage) error { return nil }
 func (s scarce) Room(context.Context) error                 { return s.room }
 func (s scarce) Take(context.Context) error                 { return s.room }
 
-// What a user might do is as it was when the run began; what had changed meanwhile,
-// and the calls that a token was good for, is no matter of the policy.
+// A user's rights are those at the start of the run; later changes, and the number of calls left to a
+// token, are not part of the policy.
 func TestBacktest_RightsAndCounts(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	people := &standing{token: true}
@@ -439,7 +439,7 @@ func TestBacktest_RightsAndCounts(t *testing.T) {
 	}
 	equal(t, "used up", s.Trace[1].Verdict.Reason, toolcrib.ReasonBudgetExhausted)
 	equal(t, "no grant", s.Trace[2].Verdict.Reason, toolcrib.ReasonNotPermitted)
-	// By now the token has no call left, which is no matter either.
+	// By now the token has no call left, which does not matter either.
 	as := gateOf(t, w, func(o *gate.Options) { o.People = &standing{token: true, room: errors.New("used up")} })
 	equal(t, "calls", w.backtest(t, s.Run, as, nil).summary(), "echo:same echo:(calls_used_up) echo:(rights_changed) ")
 }
@@ -505,7 +505,7 @@ func (c *stepping) Awake() time.Duration { return time.Duration(c.now.UnixNano()
 
 func (c *stepping) Sleep(context.Context, time.Duration) error { return nil }
 
-// What stops the walk is told: a journal that cannot be read, a caller who has enough.
+// Errors that stop the walk are returned: a journal that cannot be read, a caller that wants no more.
 func TestBacktest_Errors(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.script(calls("echo", `{}`), say("done"))

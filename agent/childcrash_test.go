@@ -34,9 +34,9 @@ func (j *cutJournal) Append(ctx context.Context, run toolcrib.RunID, after toolc
 	return j.Journal.Append(ctx, run, after, events...)
 }
 
-// A process that is gone after any append of any run of a family leaves journals from
-// which the run at the top continues to the same end: no child is started twice, nothing
-// that has finished is done again, a write that had started is put to a person.
+// If a process dies after any append of any run of a tree, the journals let the run at the top
+// continue to the same end: no child is started twice, no finished call is repeated, and a person is
+// asked about a write that had started.
 func TestChild_CutAtEveryAppend(t *testing.T) {
 	stories := map[string]struct {
 		replies replies

@@ -24,7 +24,7 @@ func oneChild(tool string) replies {
 	return replies{"boss": {calls("spawn", spawn("helper")), say("all done")}, "helper": {calls(tool, `{}`), say("helped")}}
 }
 
-// with changes the options of a family's runner.
+// with returns a change of the options of a run tree's runner.
 func with(change func(*family, *agent.Options)) func(*family, *gate.Options) {
 	return func(f *family, _ *gate.Options) { f.options = func(o *agent.Options) { change(f, o) } }
 }
@@ -120,8 +120,8 @@ func (j *stuckJournal) Append(ctx context.Context, run toolcrib.RunID, after too
 	return j.Journal.Append(ctx, run, after, events...)
 }
 
-// A child run whose driver hangs and does not end when its call is over is ended by its
-// parent: what it has spent counts, and the fence stops whoever still drives it.
+// A child run whose driver hangs and does not end with its call is ended by its parent: its cost is
+// charged, and the fence stops the driver that is left.
 func TestChild_DriverHangs(t *testing.T) {
 	for after := range 4 {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func (j *badRead) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	}
 }
 
-// A child's journal that breaks off in the middle of a read is no child that has not
-// begun, or that has done less than it has.
+// If a child's journal breaks off while it is read, the child is taken neither for one that has not
+// begun, nor for one that has done less.
 func TestChild_LoadFailsHalfWay(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, oneChild("write"))
 	s := f.start(t)
@@ -257,7 +257,7 @@ func TestChild_LoadFailsHalfWay(t *testing.T) {
 	}
 }
 
-// forged makes a family of a parent's journal that was tampered with.
+// forged returns a run tree with a parent's journal that was tampered with.
 func forged(t *testing.T, f *family, run toolcrib.RunID, change func(i int, e *toolcrib.Event) bool) *family {
 	t.Helper()
 	g := newFamily(t, gate.ConfirmWrites, f.replies)
@@ -544,8 +544,8 @@ func TestChild_ClockIsSet(t *testing.T) {
 	}
 }
 
-// The time that a person takes for what a run below waits for is no wall time of the runs
-// above it, also when those were taken up meanwhile.
+// The time that a person takes to answer a run does not count as wall time of the runs above it, even
+// if those were resumed meanwhile.
 func TestChild_APersonsTimeIsNoWallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFamily(t, gate.ConfirmWrites, replies{
@@ -584,8 +584,8 @@ func TestChild_DecidedElsewhereMeanwhile(t *testing.T) {
 	}
 }
 
-// Under the cap of cost of the calling run, a model without a price is no way on, first
-// or as a fallback.
+// Under the calling run's cost cap a model without a price is not used, neither first nor as a
+// fallback.
 func TestChild_NoWayAroundTheCapOfCost(t *testing.T) {
 	for name, first := range map[string]bool{"first": true, "as a fallback": false} {
 		f := newFamily(t, gate.ConfirmNever, oneChild("echo"))

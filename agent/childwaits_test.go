@@ -42,8 +42,7 @@ func TestChild_TaintOfASiblingComesTooLate(t *testing.T) {
 	}
 }
 
-// Arguments of a call whose own run has begun cannot be changed: that run has what it
-// was told.
+// The arguments of a call whose own run has begun cannot be changed: that run has its task already.
 func TestChild_NoOtherTaskOnceBegun(t *testing.T) {
 	f := newFamily(t, gate.ConfirmWrites, replies{
 		"boss":   {calls("spawn", spawn("helper")), say("all done")},
@@ -85,7 +84,7 @@ func timed(f *family, name string, effect toolcrib.Effect, takes time.Duration) 
 	}
 }
 
-// A child run that cannot be driven now does not cut off what runs beside it.
+// A child run that cannot be driven now does not interrupt its siblings.
 func TestChild_SiblingsLandFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driven := true

@@ -9,8 +9,8 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// H13, H14: a call that was demanded and did not come is told, whoever the provider is,
-// and asked for once more; then the answer stands.
+// H13, H14: a demanded call that is missing is reported for every provider, and requested once more;
+// then the answer is final.
 func TestH14_ChoiceIgnored(t *testing.T) {
 	required, named := toolcrib.ToolChoice{Mode: toolcrib.ChoiceRequired}, toolcrib.ToolChoice{Mode: toolcrib.ChoiceName, Name: "echo"}
 	for name, c := range map[string]struct {

@@ -368,8 +368,8 @@ func (b *inbox) say(texts ...string) {
 	}
 }
 
-// A message is read before the next request, also where it comes while the last reply is written,
-// or even as the end is written down; what comes too late for any request is told.
+// A message is read before the next request, even if it arrives while the last reply or the end of the
+// run is being stored; a message that is too late for any request is reported.
 func TestMessages(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		t.Run(fmt.Sprint("refuses=", refuses), func(t *testing.T) { testMessages(t, refuses) })
@@ -427,7 +427,7 @@ func testMessages(t *testing.T, refuses bool) {
 	check(t, w, s.Run)
 }
 
-// A run whose messages nobody reads is an error at its end, and does not try that end again and again.
+// A run whose messages cannot be read fails at its end, and does not retry that end forever.
 func TestMessages_NoInbox(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	box := &inbox{Journal: w.journal}

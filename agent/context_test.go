@@ -166,8 +166,8 @@ func TestContext_NothingGained(t *testing.T) {
 	}
 }
 
-// A summary that is refused is no reason to fail: the messages are dropped. (What an outage
-// does is in TestOutage_Condensing.)
+// A refused summary does not fail the run: the messages are dropped. (TestOutage_Condensing has
+// outages.)
 func TestContext_SummaryFails(t *testing.T) {
 	for name, summary := range map[string]func() ([]toolcrib.Delta, error){
 		"refused":  func() ([]toolcrib.Delta, error) { return nil, &toolcrib.ModelError{Class: toolcrib.ErrRefused} },
@@ -214,7 +214,7 @@ func TestContext_RefusedForItsLength(t *testing.T) {
 	}
 }
 
-// A result that is longer than what the API takes is condensed, too, though it is of the last turn.
+// A result that is longer than the API accepts is condensed even in the last turn.
 func TestContext_LastTurnRefusedForItsLength(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.reply = func(_ context.Context, _ int, req *toolcrib.Request) ([]toolcrib.Delta, error) {

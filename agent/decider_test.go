@@ -160,8 +160,8 @@ func TestADR133_OnlyTheCallsOneCouldMake(t *testing.T) {
 	}
 }
 
-// What is refused to whoever makes the call is no matter of who approves: it is told to
-// the model when the run continues.
+// A call that is refused whoever makes it does not depend on the approver: the model gets the refusal
+// when the run continues.
 func TestADR133_WhatTheGateRefusesAnyway(t *testing.T) {
 	w := office(t, true)
 	w.byTurn(calls("write", `{"n":1}`), say("done"))
@@ -204,8 +204,8 @@ func TestADR133_AdminTools(t *testing.T) {
 	}
 }
 
-// --approve all and a question on the terminal are the word of whom the run
-// acts for: under four eyes they approve nothing, and the run parks.
+// With --approve all and at a terminal, the user of the run decides: under four eyes that approves
+// nothing, and the run parks.
 func TestADR172_InTheRun(t *testing.T) {
 	asked := 0
 	yes := person(func(ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool) {

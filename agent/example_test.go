@@ -19,7 +19,7 @@ type allOn struct{}
 
 func (allOn) Overrides(context.Context) (gate.Overrides, error) { return gate.Overrides{}, nil }
 
-// terminal stands for a person who denies everything.
+// terminal is a person who denies every call.
 type terminal struct{}
 
 func (terminal) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {

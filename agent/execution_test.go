@@ -231,8 +231,8 @@ func (l lingering) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, err
 	return plan, nil
 }
 
-// A write that is ready only after the run was told to stop does not start, though
-// its tool would not look at its context.
+// A write that is ready only after the run was cancelled does not start, even if its tool ignores its
+// context.
 func TestCancel_NoWriteStartsAfterIt(t *testing.T) {
 	for range 20 { // which of two that are ready is taken first is chance
 		synctest.Test(t, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/toolcrib/toolcrib/replay"
 )
 
-// family is a world of several agents that start one another. Each has a model of its
-// own name, which answers by how many replies the conversation has, so that a run that
-// continues gets the same ones.
+// family is a tree of runs of several agents that start one another. Each has a model of its own name,
+// whose answer depends on the number of replies in the conversation, so that a resumed run gets the
+// same ones.
 type family struct {
 	*world
 	agents  map[string]toolcrib.Agent

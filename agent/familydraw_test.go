@@ -12,8 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// saga is a generated family: who may do what, what the models will say, and what
-// happens to its runs on their way.
+// saga is a generated run tree: the rights, the replies of the models, and the faults on the way.
 type saga struct {
 	agents   map[string]toolcrib.Agent
 	skills   map[string][]string
@@ -97,8 +96,8 @@ func drawSaga(t *rapid.T) saga {
 	return f
 }
 
-// eager makes a family that spends all that it may: one turn starts several agents, each
-// of which asks on and on.
+// eager makes a run tree that spends all of its budget: one turn starts several agents, each of which
+// makes requests without end.
 func (f *saga) eager(t *rapid.T) {
 	boss := f.agents["boss"]
 	boss.Tools, boss.Limits.MaxIterations, boss.Limits.MaxCallsPerTurn, boss.Limits.MaxDepth, boss.Limits.WallTime = nil, 5, 8, 4, time.Hour

@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/replay"
 )
 
-// holdsNow checks what must be true of every run of a family at any time.
+// holdsNow checks the invariants of every run of the tree.
 func (t *teller) holdsNow() error {
 	for i, req := range t.requests {
 		if err := checkTranscript(req.Messages); err != nil {
@@ -63,7 +63,7 @@ func (t *teller) holdsOf(run toolcrib.RunID) error {
 	return err
 }
 
-// holds checks a family whose run at the top has ended.
+// holds checks the tree after the run at the top has ended.
 func (t *teller) holds(tt *testing.T) error {
 	if len(t.journal.Runs()) == 0 {
 		return nil

@@ -34,9 +34,8 @@ func checks(t *testing.T, n int) {
 	}
 }
 
-// TestProperty_Families_N10_N15_H18 drives generated families through cancels, shutdowns,
-// crashes and decisions to their end, and holds what is left against what must be true of
-// every family.
+// TestProperty_Families_N10_N15_H18 drives generated run trees through cancels, shutdowns, crashes and
+// decisions to their end, and checks the invariants of every tree.
 func TestProperty_Families_N10_N15_H18(t *testing.T) {
 	checks(t, 150)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -156,7 +155,7 @@ func newTeller(t *testing.T, c saga) *teller {
 	return w
 }
 
-// runnerOf makes a runner of another process; interrupted tells it when to stop.
+// runnerOf returns a runner of another process, which ends by the interruption.
 func (t *teller) runnerOf(tt *testing.T, by interruption) context.Context {
 	tt.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -197,7 +196,7 @@ func (t *teller) runnerOf(tt *testing.T, by interruption) context.Context {
 	return ctx
 }
 
-// tell drives a saga to its end, and holds it against what must be true.
+// tell drives a saga to its end, and checks its invariants.
 func tell(tt *testing.T, c saga) error {
 	t := newTeller(tt, c)
 	for _, by := range append(slices.Clone(c.breaks), interruption{kind: "none"}) {
@@ -265,7 +264,7 @@ func (t *teller) drive(tt *testing.T, by interruption) (ended bool, err error) {
 	return s.Ended(), nil
 }
 
-// top is the run of the person; nil = nothing of it is written down.
+// top returns the run of the person, or nil if none of it is stored.
 func (t *teller) top() *agent.State {
 	for _, run := range t.journal.Runs() {
 		if s, err := agent.Load(context.Background(), t.journal, run); err == nil && s.Start.Parent == "" {

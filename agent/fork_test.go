@@ -53,7 +53,7 @@ func TestFork_AfterTheLastRound(t *testing.T) {
 		t.Errorf("nothing to answer: %v", err)
 	}
 
-	// After the last round of a run that reached its limit: before it was told to finish.
+	// After the last round of a run that reached its limit, before the request to finish.
 	w = newWorld(t, gate.ConfirmNever)
 	w.byTurn(calls("echo", `{"n":1}`), say("all I know"))
 	s = run(t, w, limits(func(l *toolcrib.Limits) { l.MaxIterations = 1 }))

@@ -73,7 +73,7 @@ func TestAskUser(t *testing.T) {
 	}
 }
 
-// With --approve deny nobody is there; with --approve all a question still waits.
+// With --approve deny no question is asked; with --approve all it still waits.
 func TestAskUser_Approve(t *testing.T) {
 	w := asking(t)
 	w.byTurn(calls("ask_user", `{"question":"Which?"}`), say("done"))
@@ -131,7 +131,7 @@ func TestOnLimitAsk_Granted(t *testing.T) {
 	}
 }
 
-// At the most rounds that a run may have nobody is asked for more, since nothing could be
+// At the highest number of rounds that a run may have, no more are asked for, since none could be
 // granted: the model answers with what it has.
 func TestOnLimitAsk_AtTheCeiling(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)

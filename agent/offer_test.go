@@ -112,7 +112,7 @@ func (n noting) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error)
 	return plan, nil
 }
 
-// A write of which its tool can tell is never put to a person: it happened, or it
+// A write whose tool can find out whether it happened is never shown to a person: it happened, or it
 // runs. Either way the run replays.
 func TestResume_ToolsThatCanTell(t *testing.T) {
 	for name, happened := range map[string]bool{"happened": true, "not happened": false} {

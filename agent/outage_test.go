@@ -213,7 +213,7 @@ func TestOutage_NotForFilteredAnswers(t *testing.T) {
 	equal(t, "status", run(t, w).Status, toolcrib.StatusFailed)
 }
 
-// A run that waits for its provider can be cancelled, and can be told something.
+// A run that waits for its provider can be cancelled, and can get messages.
 func TestOutage_CancelledAndTold(t *testing.T) {
 	waiting := func() (*world, *agent.State, *outage) {
 		w := newWorld(t, gate.ConfirmNever)
@@ -274,8 +274,7 @@ func TestOutage_OfASubAgent(t *testing.T) {
 	})
 }
 
-// A run that was told something, or granted more, after its driver was lost has not worked
-// in between.
+// A run that got a message, or higher limits, after its driver was lost has not worked in between.
 func TestWallTime_NotWhileNobodyDrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmNever)

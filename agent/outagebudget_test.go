@@ -103,9 +103,8 @@ func TestOutage_BudgetUsedUpByReplies(t *testing.T) {
 	})
 }
 
-// What was never sent costs nothing. What the provider refuses counts as a request, and
-// its tokens as none. What nobody answered is settled in full, and so is what a proxy gave
-// up waiting for.
+// A request that was never sent costs nothing. One that the provider refuses costs a request and no
+// tokens. One without an answer is settled in full, as is one that a proxy gave up.
 func TestOutage_WhatAFailureCosts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err              toolcrib.ModelError

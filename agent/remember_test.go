@@ -65,7 +65,7 @@ func TestH16_RememberedForTheRun(t *testing.T) {
 	}
 }
 
-// A denial is never remembered, nor what is no question about a call.
+// Neither denials nor answers to other questions are remembered.
 func TestH16_RememberRefused(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(calls("put", `{"n":1}`), calls("put", `{"n":1}`), say("ok"))

@@ -12,8 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Contract §4: a reply without calls and text is asked for once more; it is no round, and the demand of
-// a tool choice holds for the second try, too.
+// A reply without calls and text is requested once more, which is not a round; the tool choice applies
+// to the second try as well.
 func TestContract4_EmptyReply(t *testing.T) {
 	empty, thought := []toolcrib.Delta{finish(toolcrib.FinishStop)}, []toolcrib.Delta{{Thinking: "hm"}, {Text: " \n"}, finish(toolcrib.FinishOther)}
 	filtered := []toolcrib.Delta{finish(toolcrib.FinishFiltered)}
@@ -79,7 +79,7 @@ func TestContract4_DressedNames(t *testing.T) {
 	}
 }
 
-// A call in the text of a reply is told, and is a call only where nothing else can be meant.
+// A call in the text of a reply is reported, and only runs if the text cannot mean anything else.
 func TestContract4_CallAsText(t *testing.T) {
 	const hermes, echoed = "<tool_call>\n{\"name\": \"strict\", \"arguments\": {\"n\": 1}}\n</tool_call>", "see `{\"name\":\"strict\",\"arguments\":{\"n\":1}}`"
 	untrusted := toolcrib.Output{Text: "data", Untrusted: true}

@@ -149,7 +149,7 @@ func TestResume_WorkerLost(t *testing.T) {
 	}
 }
 
-// A driver that is told to stop (SIGTERM) releases the run: that is no lack of progress.
+// A driver that is stopped (SIGTERM) releases the run, which does not count as a lack of progress.
 func TestResume_StoppedIsNotLost(t *testing.T) {
 	s, sent := lostWhileAsking(t, false)
 	if s.Ended() || sent != 6 {
@@ -286,7 +286,7 @@ func TestDecide_Refused(t *testing.T) {
 	}
 }
 
-// What is no longer allowed today does not run, though a person approved it.
+// A call that is no longer allowed does not run, although a person approved it.
 func TestResume_JudgesAgain(t *testing.T) {
 	w, s := parked(t)
 	if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{ApprovalID: s.Pending.ApprovalID, Who: me, Decision: journal.DecisionApprove}); err != nil {

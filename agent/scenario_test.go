@@ -323,8 +323,7 @@ func TestC18_TimeoutKeepsWhatTheToolHas(t *testing.T) {
 	})
 }
 
-// H10, C18: a tool that is too slow is told to end, and one that does not listen
-// is left behind.
+// H10, C18: a tool that exceeds its timeout is cancelled, and abandoned if it ignores that.
 func TestH10_Timeout(t *testing.T) {
 	for _, name := range []string{"slow", "deaf"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -382,7 +381,7 @@ func TestH16_ApproveAllAndDeny(t *testing.T) {
 	equal(t, "content", s.Done.Content, "ok")
 }
 
-// person answers approvals as a test tells.
+// person answers approvals with the function of a test.
 type person func(*journal.ConfirmationRequired) (journal.ConfirmationResolved, bool)
 
 func (p person) Decide(_ context.Context, _ toolcrib.RunID, ask *journal.ConfirmationRequired) (journal.ConfirmationResolved, bool, error) {
@@ -507,8 +506,7 @@ func TestProviderFails(t *testing.T) {
 	}
 }
 
-// A reply that broke off is asked for again, and the client is told; nothing of
-// it is run.
+// A reply that broke off is requested again, and the client is notified; none of its calls run.
 func TestBrokenStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, gate.ConfirmWrites)
@@ -540,7 +538,7 @@ func TestEmptyAndFilteredReplies(t *testing.T) {
 	}
 }
 
-// An answer cut by its length stands; a call cut off is never run.
+// An answer that was cut at its length limit is kept; a call that was cut never runs.
 func TestCutReplies(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script([]toolcrib.Delta{{Text: "half an ans"}, finish(toolcrib.FinishLength)})
@@ -586,8 +584,8 @@ func TestGivenCall(t *testing.T) {
 	}
 }
 
-// N7: an answer that is asked for anew, for it does not fit output_schema, is no way past
-// the limit: calls after it do not run.
+// N7: requesting an answer again because it does not match output_schema does not extend the limit:
+// calls after it do not run.
 func TestN7_AskedAnewAtTheLimit(t *testing.T) {
 	w := newWorld(t, gate.ConfirmWrites)
 	w.script(say("no JSON"), calls("echo", `{}`), say(`{"a":1}`))

@@ -157,7 +157,7 @@ func TestMarksOfUnknownSecretsNeverRun(t *testing.T) {
 	}
 }
 
-// Arguments that cannot be read are kept and shown without secrets, too, and so is a name.
+// Arguments that cannot be parsed are stored and shown without secrets, and so is a name.
 func TestBrokenCallsShowNoSecret(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.knowing(t)
@@ -277,7 +277,7 @@ func TestStructuredAnswerShowsNoSecret(t *testing.T) {
 	equal(t, "content", s.Done.Content, `{"x":"[secret:api][U+202E]"}`)
 }
 
-// What a provider says is shown without what looks like a secret, too.
+// A provider's texts are shown without anything that looks like a secret.
 func TestN21_ProviderTextsAreRedacted(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	w.knowing(t)
@@ -362,7 +362,8 @@ func TestPreviewsPartNoSecret(t *testing.T) {
 	equal(t, "preview", s.Approval.Calls[0].Preview.Text, " KEY=[secret:long]\n+x\n[secret:lines]")
 }
 
-// Whoever begins to watch in the middle of a reply is shown it from its beginning; while nobody does, no piece is.
+// A watcher that joins in the middle of a reply gets it from its beginning; without watchers, no piece
+// is sent.
 func TestPiecesOfAReplyForWhoComesLate(t *testing.T) {
 	for from := range 12 {
 		w := newWorld(t, gate.ConfirmNever)

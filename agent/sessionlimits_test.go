@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
-// The limits of a session hold before each request, with what its other runs have used; what cannot be
-// looked up is no leave to go on.
+// The limits of a session apply before each request, with the usage of its other runs; if that cannot
+// be read, no request is sent.
 func TestSessionLimits(t *testing.T) {
 	limits := func(l toolcrib.SessionLimits) agent.Task {
 		return agent.Task{

@@ -14,8 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// What a failed request costs: nothing if the API refused it, what arrived if it
-// broke off, what was reserved if nobody answered (N6, N23).
+// Cost of a failed request: nothing if the API refused it, the received part if it broke off, the
+// reserve if there was no answer (N6, N23).
 func TestFailedRequestsAreSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		deltas  []toolcrib.Delta
@@ -130,8 +130,8 @@ func TestCancelledBeforeSent(t *testing.T) {
 	}
 }
 
-// What nobody has set is not sent: a model's own bound on its output caps what an
-// agent or a budget asks for, and the reserve.
+// Parameters that were not set are not sent: a model's own bound on its output limits what an agent or
+// a budget requests, and the reserve.
 func TestMaxOutput(t *testing.T) {
 	for _, c := range []struct{ agent, model, tokens, sent int }{
 		{0, 0, 0, 0},

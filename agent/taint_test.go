@@ -119,8 +119,8 @@ func TestTaint_NestedCalls(t *testing.T) {
 	equal(t, "ended", s.Done != nil, true)
 }
 
-// X12: the mark of untrusted data is taken out of the answer, of what is streamed,
-// and of the arguments of calls; that it leaked is told.
+// X12: the canary is removed from the answer, from the stream and from the arguments of calls; the
+// leak is reported.
 func TestX12_CanaryLeak(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)
 	strange(w, "data")

@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// brood is a family in which each run starts three others, as deep as it may.
+// brood returns a run tree in which each run starts three others, down to the depth limit.
 func brood(t *testing.T, change ...func(*family, *gate.Options)) *family {
 	turn := make([]string, 0, 6)
 	for i := range 3 {

@@ -46,7 +46,7 @@ func TestX6_ThirdHopIsRefused(t *testing.T) {
 	}
 }
 
-// X6, X8: refused and broken calls are hops, too, also those of one turn.
+// X6, X8: refused and broken calls are hops, each of a turn.
 func TestX6_EveryAttemptIsAHop(t *testing.T) {
 	tests := map[string]struct {
 		replies  [][]toolcrib.Delta
@@ -139,7 +139,7 @@ func TestX14_TheLastRequestHasNoTools(t *testing.T) {
 	}
 }
 
-// X14: an answer in JSON that does not fit is asked for once more, and that is no hop;
+// X14: an answer in JSON that does not match the schema is requested once more, which is not a hop;
 // calls come before it.
 func TestX14_SchemaRetryIsNoHop(t *testing.T) {
 	w := newWorld(t, gate.ConfirmNever)

@@ -28,7 +28,8 @@ type store interface {
 	toolcrib.Contents
 }
 
-// newCrib makes it; called, if not nil, is told of each tool call.
+// newCrib returns toolcrib's loop over a model at url. If called is not nil, it is called for each
+// tool call.
 func newCrib(url string, stream bool, s store, stop func() error, called func()) (*crib, error) {
 	model, err := openai.New(openai.Options{Options: wire.Options{
 		BaseURL: url, APIKey: "key", Proxy: "none",

@@ -57,7 +57,7 @@ type floorReply struct {
 var floorTools = json.RawMessage(`[{"type":"function","function":{"name":"lookup","description":"` + lookupDescription +
 	`","parameters":` + lookupSchema + `}}]`)
 
-// floorJournal writes an event down; nil = nobody does.
+// floorJournal stores an event. If nil, events are not stored.
 type floorJournal func(kind string, v any) error
 
 // floorRun does the work by hand.

@@ -127,7 +127,7 @@ func compare(url, dir string, stream bool, at, runs int) error {
 // turns is how many times each kind is measured.
 const turns = 11
 
-// inTurns measures kinds beside each other, turn by turn: a noisy machine hits all of them alike.
+// inTurns measures kinds alternately, so that noise of the machine affects all of them alike.
 func inTurns(kinds []kind, model string, rounds, at, n int) ([]figures, error) {
 	all := make([]figures, len(kinds))
 	for turn := range turns + 1 {

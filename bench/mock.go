@@ -54,7 +54,8 @@ func mockReply(w http.ResponseWriter, r *http.Request) {
 			turn++
 		}
 	}
-	// The model is KIND-N or a word. Reading it must cost little: the hand-written loop pays for it, too.
+	// The model is KIND-N or a name. Reading it must cost little, because the hand-written loop pays
+	// for it.
 	kind, text, _ := strings.Cut(req.Model, "-")
 	n, err := strconv.Atoi(text)
 	rounds, checks := n, 0

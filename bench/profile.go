@@ -8,7 +8,7 @@ import (
 	"runtime/pprof"
 )
 
-// memoryProfile writes what was allocated so far, by whom.
+// memoryProfile writes a profile of all allocations so far.
 func memoryProfile(file string) error {
 	m, err := os.Create(file)
 	if err != nil {

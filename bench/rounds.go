@@ -21,7 +21,7 @@ func (m *marks) between(from, to int) time.Duration {
 	return (m.at[to] - m.at[from]) / time.Duration(to-from)
 }
 
-// windows are the rounds whose mean stands for round 10, 50 and 200.
+// windows returns the rounds whose means are reported as rounds 10, 50 and 200.
 func windows() [3][2]int { return [3][2]int{{5, 15}, {40, 60}, {170, 199}} }
 
 // longRuns is how many runs of 200 rounds a round's cost is taken from.

@@ -97,8 +97,8 @@ func (p *panel) alone(model string, tools []string) error {
 	return err
 }
 
-// teams measures ten agents on one question beside one agent alone, and a panel of fifty whose agents
-// are cut, slow, busy and silent.
+// teams measures ten agents on one question, compared with one agent alone, and a panel of fifty whose
+// agents are cut, slow, busy and silent.
 func teams(url string, runs int) error {
 	model, err := openai.New(openai.Options{Options: wire.Options{
 		BaseURL: url, APIKey: "key", Proxy: "none", NoStream: true,

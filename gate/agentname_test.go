@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// Names of agents may have dots, in grants, too (N18).
+// Names of agents may have dots, even in grants (N18).
 func TestN18_GrantsOfAgentsWithDots(t *testing.T) {
 	g, err := gate.New(gate.Options{Availability: gate.Overrides{}})
 	if err != nil {

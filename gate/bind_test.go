@@ -104,7 +104,7 @@ func TestH16_ApprovalIsBound(t *testing.T) {
 			// As of then it is not looked at how things are.
 			f.Past = true
 			wantAllowed(t, judge(t, g, alice(), s, f, call("1", "x", `{}`))[0])
-			// Where nobody can be asked, it is refused.
+			// If no person can be asked, it is refused.
 			f.Past, s.Unattended = false, true
 			wantRefused(t, judge(t, g, alice(), s, f, call("1", "x", `{}`))[0], toolcrib.ReasonNeedsConfirmation, "")
 			// Asked again and approved, it runs.
@@ -128,8 +128,7 @@ func TestH16_UnboundIsAskedAgain(t *testing.T) {
 	}
 }
 
-// N21: a call of which it cannot be told what it would change is refused: no approval
-// could be held against it.
+// N21: a call whose changes are unknown is refused, because an approval could not be compared with it.
 func TestN21_BindFails(t *testing.T) {
 	for name, bind := range map[string]func() ([]toolcrib.FileState, error){
 		"an error":                  func() ([]toolcrib.FileState, error) { return nil, errors.New("password=1") },

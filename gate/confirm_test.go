@@ -123,8 +123,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// The words of a rule, whoever wrote them, do not read like another question: what
-// was approved is that rule's question alone.
+// A rule's message cannot imitate another question: the approval covers that rule's question alone.
 func TestH16_RuleFakesNoQuestion(t *testing.T) {
 	const faked = "x writes (non_idempotent_write); tools.confirm is writes"
 	asking := fakeRules{rules: []worldRule{{name: "r; " + faked + "; y", then: gate.RuleAsk}}}
@@ -250,9 +249,9 @@ func TestH16_AToolAsks(t *testing.T) {
 	}
 }
 
-// A program that is not listed is asked about whatever tools.confirm says. A remembered
-// approval of the same arguments answers it too; --approve all does not, and where nobody
-// decides, the model reads what would let it run.
+// A program that is not listed is asked about whatever tools.confirm says. A remembered approval of
+// the same arguments answers that; --approve all does not, and without a person the model reads how to
+// allow it.
 func TestUnlistedProgram(t *testing.T) {
 	asking := &askingTool{plainTool{writes("x")}, "runs y", "List y.", toolcrib.ReasonUnlistedProgram}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever})

@@ -15,9 +15,9 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// A family is a run and the runs below it, each started by the one before: a
-// worker gets the intersection of its parent's offer and its own. All of them judge
-// the same turn, for the same principal, under the same policy.
+// A family is a run and the runs below it, each started by the one before: a worker gets the
+// intersection of its parent's offer and its own. All of them judge the same turn, for the same
+// principal, under the same policy.
 
 // asks is what is asked of a child run: by the agent's configuration, and by the call
 // that starts it. None of it has to be within what the parent may do.
@@ -136,7 +136,7 @@ func (c *celRules) drawFamily(t *rapid.T, w world) (root world, below []asks) {
 	if !oneIn(t, 4, "as deep as it was") {
 		w.scope.Depth, w.scope.MaxDepth = 0, 9
 	}
-	// Without any right to agents there is no child to speak of.
+	// Without any right to agents there is no child.
 	if w.people.token != nil && !oneIn(t, 4, "token as it was") {
 		w.people.token.agents = []string{"default", "helper", "secret"}
 	}

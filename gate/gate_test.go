@@ -104,7 +104,7 @@ func TestForeignToolThatIsBrokenStopsNothing(t *testing.T) {
 	}
 }
 
-// What a model is shown of a tool is clean, whoever wrote it, and what is checked is what was shown.
+// The spec that a model reads is clean, whoever wrote it, and calls are checked against that spec.
 func TestC14_SpecsAreClean(t *testing.T) {
 	const hidden = "\x1b[2J\u009b\u202e\U000e0041"
 	for source, schema := range map[string]string{

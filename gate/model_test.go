@@ -82,7 +82,7 @@ type modelCall struct {
 	asksBy                       string
 }
 
-// modelStanding is whom the calls of a world are judged for.
+// modelStanding returns the principal and the token for which the calls of a world are judged.
 func (w *world) modelStanding() (who toolcrib.Principal, token *worldToken, lost bool) {
 	p := w.people
 	switch {

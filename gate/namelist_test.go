@@ -13,8 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// N15: a long list is read once, and still as it stands now, and as the kind of list
-// that it is.
+// N15: a long list is indexed once, and judged by its current contents and its own kind.
 func TestN15_LongLists(t *testing.T) {
 	g := newGate(t, tool(reads("a")), tool(reads("b")), tool(reads("c")))
 	list := strings.Fields("x1 x2 a x4 x5 x6 x7 x8 x9 x10")

@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// preparedTool can tell afterwards whether it ran.
+// preparedTool can find out afterwards whether it ran.
 type preparedTool struct{ plainTool }
 
 func (p *preparedTool) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {

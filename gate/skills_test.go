@@ -44,8 +44,8 @@ func TestN15_SkillArguments(t *testing.T) {
 	}
 }
 
-// Without skills there is nothing to read: read_skill is not offered, and not run
-// where a model calls it anyway. Having skills grants it to nobody.
+// Without skills there is nothing to read: read_skill is not offered, and does not run if a model
+// calls it anyway. Skills do not grant it.
 func TestN17_ReadSkillNeedsSkills(t *testing.T) {
 	for _, c := range []struct {
 		name   string

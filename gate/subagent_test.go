@@ -20,7 +20,7 @@ func spawns() toolcrib.Spec {
 
 const subtask = `{"agent":"writer","task":"Write it down."}`
 
-// spawnGate is a gate of spawn alone, which tells no targets.
+// spawnGate returns a gate with spawn alone, which has no targets.
 func spawnGate(t testing.TB) *gate.Gate { return newGate(t, tool(spawns())) }
 
 func TestReadSubtask(t *testing.T) {
@@ -71,7 +71,7 @@ func TestSubtask_SaysWhoDoesWhat(t *testing.T) {
 	wantAllowed(t, judgeOne(t, newGate(t, tool(plain)), call("1", "spawn", `{}`))) // the name means nothing
 }
 
-// The permit of a call that another agent answers says so, and nobody executes it.
+// The permit of a call that another agent answers is marked, and cannot be executed.
 func TestSubtask_PermitIsNotExecuted(t *testing.T) {
 	asks := reads("spawn")
 	asks.AnsweredBy = toolcrib.ByPerson
@@ -118,8 +118,8 @@ func TestSubtask_TimeAndDepth(t *testing.T) {
 	}
 }
 
-// M16, N18: an agent that the principal may not use, or that its token does not cover,
-// is reached through no tool either, whether the tool tells its targets or not.
+// M16, N18: an agent that the principal may not use, or that its token does not cover, is not reached
+// through any tool, whether or not the tool names its targets.
 func TestN18_AgentsAsTargets(t *testing.T) {
 	tells := func(agents ...string) toolcrib.Tool {
 		return &fullTool{plainTool: plainTool{spawns()}, targets: func(toolcrib.Call) (all []toolcrib.Target) {

@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// seesTaint notes whether it was told of untrusted data.
+// seesTaint records whether its calls were marked as tainted.
 type seesTaint struct {
 	spec toolcrib.Spec
 	told []bool
@@ -26,8 +26,7 @@ func (s *seesTaint) Call(_ context.Context, c toolcrib.Call) (toolcrib.Output, e
 	return toolcrib.Output{Text: "ok"}, nil
 }
 
-// A tool is told whether the run has read untrusted data, so that what it keeps
-// stays marked.
+// A tool sees whether the run has read untrusted data, so that the data it stores remains marked.
 func TestX7_ToolsAreToldOfTaint(t *testing.T) {
 	for _, taint := range [][]string{nil, {"example.com"}} {
 		s := &seesTaint{spec: reads("x")}

@@ -22,8 +22,8 @@ func reasonsOf(t *testing.T, g *gate.Gate, s gate.Scope, f gate.Facts, turn ...t
 	return strings.Join(all, " ")
 }
 
-// X6: each attempt is a hop, also one that is refused or broken; the next one beyond
-// the budget is refused, and told to answer.
+// X6: each attempt is a hop, even a refused or broken one; the next one beyond the budget is refused,
+// and the model is asked to answer.
 func TestX6_HopBudget(t *testing.T) {
 	g := newGate(t, tool(reads("fetch")))
 	good, broken, ghost := call("1", "fetch", `{}`), call("2", "fetch", `{}`), call("3", "ghost", `{}`)
@@ -143,8 +143,8 @@ func TestPlace_TooManyCalls(t *testing.T) {
 	}
 }
 
-// N15: the skills of each run above hold for the calls of a worker, too, by name and by
-// arguments, for offer, decision and explanation alike.
+// N15: the skills of each run above apply to the calls of a worker, by name and by arguments, in
+// offer, decision and explanation.
 func TestN15_SkillsOfRunsAbove(t *testing.T) {
 	for _, c := range []struct {
 		above   string // lists parted by |, entries by space; "null" = no restriction
@@ -215,7 +215,7 @@ func TestN15_SkillsOfRunsAbove(t *testing.T) {
 	}
 }
 
-// The lists are told apart: an entry of one never counts for another, in offers neither.
+// The lists are separate: an entry of one never applies to another, not even in offers.
 func TestN15_SkillsOfRunsAboveAreKeptApart(t *testing.T) {
 	var seen [][]string
 	g := gateOf(t, gate.Options{
@@ -252,7 +252,7 @@ func TestN15_SkillsOfRunsAboveAreKeptApart(t *testing.T) {
 	}
 }
 
-// A worker is told no more of the runs above it than that it is not allowed.
+// A worker learns only that the runs above it do not allow a call.
 func TestN15_SkillsOfRunsAboveAreNotTold(t *testing.T) {
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{tool(reads("x"))}, SkillArguments: skillNo.judge()})
 	s := wide()

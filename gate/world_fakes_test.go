@@ -348,9 +348,8 @@ func (k shareKind) left(callID string) string {
 	return ""
 }
 
-// known are the facts of a world as the gate is told them.
-// asked are all questions that there could be about a call; whoever was asked more than
-// is asked now has answered that too.
+// known are the facts of a world for the gate. asked are all possible questions about a call; a person
+// who answered more than is asked now has answered that as well.
 func (w world) asked(kind answerKind) []journal.Question {
 	var all []journal.Question
 	if kind == answerNone {

@@ -133,7 +133,7 @@ func TestServer_FloodsInAnyWay(t *testing.T) {
 	}
 }
 
-// long are messages of more than 16 MiB, by where their ID stands: %[1]s, beside a text, %[2]s.
+// long are messages of more than 16 MiB, by the position of their ID: %[1]s, next to a text, %[2]s.
 var long = map[string]string{
 	"first":   `{"jsonrpc":"2.0","id":%[1]s,"result":{"content":[{"type":"text","text":"%[2]s"}]}}`,
 	"last":    `{"result":{"content":[{"type":"text","text":"%[2]s"}]},"jsonrpc":"2.0","id" : %[1]s }`,
@@ -165,8 +165,8 @@ func longServer() {
 	}, func(string) { answer(asked, textResult("asked")) })
 }
 
-// An answer that is too long costs its own call only, and the error names its size, wherever its ID stands; so
-// do a question and a notification.
+// An answer that is too long fails its own call only, and the error names its size, wherever its ID
+// is; so does a question or a notification.
 func TestServer_AnswersTooMuch(t *testing.T) {
 	c := start(t, program("long"), mcp.Options{})
 	for name := range long {

@@ -15,7 +15,8 @@ import (
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
-// What a server says beside its tools is clean where it comes in: its name, prompts and questions.
+// Texts of a server other than its tools are cleaned when they are read: its name, prompts and
+// questions.
 func TestServer_SaysWhatIsNotSeen_C14(t *testing.T) {
 	const hidden = "\x1b[2J\u009b\u202e\U000e0041"
 	s := sdk.NewServer(&sdk.Implementation{Name: "evil" + hidden, Version: "1" + hidden}, nil)

@@ -38,8 +38,8 @@ func calling(t *testing.T, c *mcp.Client, name, arguments string) toolcrib.Outpu
 	return out
 }
 
-// The reference servers, as people install them from npm. With the
-// transport of 2024-11-05, too, which server-everything still speaks.
+// The reference servers, installed from npm, also with the transport of 2024-11-05, which
+// server-everything still supports.
 func TestNPM_Everything(t *testing.T) {
 	for _, transport := range []string{"stdio", "sse", "streamableHttp"} {
 		t.Run(transport, func(t *testing.T) {

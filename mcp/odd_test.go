@@ -78,7 +78,7 @@ func textResult(text string) string {
 	return `{"content":[{"type":"text","text":` + string(quoted) + `}]}`
 }
 
-// oldServer asks beside its answers, as protocols before 2026-07-28 have it.
+// oldServer asks alongside its answers, as protocols before 2026-07-28 do.
 func oldServer() {
 	var asked string
 	rawServer(`{"name":"asks","inputSchema":{"type":"object"}}`, func(id, _ string) {
@@ -319,7 +319,7 @@ func TestDefinition_WithOddSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Arguments are checked against it, too, and that ends.
+		// Arguments are checked against it, which ends.
 		who := toolcrib.Principal{User: "ann", Admin: true}
 		call := toolcrib.ToolCall{ID: "call_1", Name: "srv__odd", Arguments: json.RawMessage(`{"a":{"a":{}}}`)}
 		if v := g.Judge(t.Context(), who, gate.Scope{Workspace: "/"}, gate.Facts{}, []toolcrib.ToolCall{call}); len(v) != 1 {

@@ -9,9 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/mcp"
 )
 
-// The arguments of a call are read once, when the reply comes: what was judged goes to the server byte
-// for byte, those of a tool of which each call is asked about, too. A number that no float64 holds, and
-// members in the order of the reading, would not outlive a second reading.
+// The arguments of a call are read once, with the reply: the judged arguments reach the server byte
+// for byte, even after a question. A number that no float64 represents, and the order of members,
+// would not survive a second reading.
 func TestPlan_ArgumentsReadOnce(t *testing.T) {
 	const sent = `{"z":123456789012345678901234567890.10,"a":[1e2,"\u00e9"]}`
 	for _, confirm := range []bool{false, true} {

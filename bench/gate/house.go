@@ -59,8 +59,8 @@ func allTools() []toolcrib.Tool {
 	return list
 }
 
-// switches are the overrides: every second tool is switched on by name, some are
-// off, and a group, too.
+// switches returns overrides: every second tool is switched on by name, some tools and a group are
+// off.
 func switches() gate.Overrides {
 	o := gate.Overrides{Tools: map[string]bool{}, Groups: map[string]bool{groupOf(3): false, groupOf(4): true}}
 	for i := 0; len(o.Tools) < overrides-2; i += 2 {

@@ -87,10 +87,10 @@ func (b *bench) measure(only []string) (err error) {
 	return nil
 }
 
-// row prints a figure beside what is aimed at.
+// row prints a figure and its target.
 func row(name, figure, aim string) { fmt.Printf("%-44s %-34s %s\n", name, figure, aim) }
 
-// idle is a server that nobody asks for anything.
+// idle measures a server without requests.
 func (b *bench) idle(ctx context.Context, dir string) error {
 	s, err := b.start(ctx, dir, false)
 	if err != nil {

@@ -89,8 +89,7 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// judge judges the call of a world by its gate, and returns what the rules alone
-// said, too.
+// judge returns the verdict of the gate on the call of a world, and the results of the rules alone.
 func (w world) judge(t *rapid.T) (gate.Verdict, []gate.RuleMatch) {
 	set, err := celrule.New(w.rules, celrule.Options{})
 	if err != nil {

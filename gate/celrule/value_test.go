@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// FuzzArguments reads any bytes: what is refused is no object, or what is read strictly
-// refuses it, and nothing else.
+// FuzzArguments reads any bytes: input is refused exactly if it is not an object, or the strict reader
+// refuses it.
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{}`, ` {"a" : [1, -2.5e3, "x\n\u00e9\ud83d\ude00", true, false, null, {}, [] ] } `, `{"a":"\"\\"}`, `{"a":"` + "\xff" + `"}`, `[1]`, `null`, `{"a":1}{`} {
 		f.Add([]byte(s))

@@ -64,7 +64,7 @@ func (s *Story) checkRun(ctx context.Context, st *synced, run *agent.State) (eve
 	if _, err := replay.Run(ctx, st, run.Run); err != nil {
 		one.problemf("replay: %v", err)
 	}
-	// A given call was asked for by nobody in the transcript.
+	// A given call has no request in the transcript.
 	if err := transcript(run.Messages); err != nil && s.Scenario.given == nil {
 		one.problemf("transcript: %v", err)
 	}
@@ -130,8 +130,8 @@ func (s *Story) compare(got, want Outcome) {
 	s.same("", got, want)
 }
 
-// allow changes what is wanted of a run to what a person's word on calls in doubt makes
-// of it. free are calls that did not happen, unsure such as nobody was asked about.
+// allow adapts the expected outcome to a person's decisions about calls in doubt. free are calls that
+// did not happen, unsure those without a decision.
 func (s *Story) allow(got, want *Ended, whole *Outcome) (free, unsure []string) {
 	want.Calls, got.Calls = slices.Clone(want.Calls), slices.Clone(got.Calls)
 	for i := range min(len(got.Calls), len(want.Calls)) {

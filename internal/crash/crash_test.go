@@ -83,8 +83,7 @@ const (
 	// patience is how long each half of the sample may take; on a slow machine
 	// only the stories that the sample must have are played after it.
 	patience = 12 * time.Second
-	// families is how many of the scenarios in which runs start one another are played
-	// at least; which, the seed says.
+	// families is the least number of scenarios with child runs that are played, chosen by the seed.
 	families = 4
 )
 

@@ -59,7 +59,7 @@ func (j *deadly) labelOf(ctx context.Context, what string, run toolcrib.RunID, e
 	return j.label(what), nil
 }
 
-// beginOf is what a run began with; events are new ones. nil = it is not there yet.
+// beginOf returns the first event of a run, or nil if it does not exist yet; events are new ones.
 func (j *deadly) beginOf(ctx context.Context, run toolcrib.RunID, events []toolcrib.Event) (*journal.RunStarted, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// family checks what holds of runs that start one another, at every moment: a run
-// begins after its parent has named it, once, and a run below one that has ended has
-// ended.
+// family checks the invariants of a run tree: a run begins after its parent has named it, once, and a
+// run below one that has ended has ended.
 func (s *Story) family(now *scene) {
 	calls := map[toolcrib.RunID]string{}
 	for _, parent := range now.all() {
@@ -76,7 +75,7 @@ func (s *Story) kin(parent *agent.State, events []toolcrib.Event, now *scene) {
 	}
 }
 
-// told checks what a parent was told of the end of a child run; nil = it never began.
+// told checks how a parent recorded the end of a child run. child is nil if it never began.
 func (s *Story) told(b *journal.ChildEnded, child *agent.State) {
 	switch {
 	case child == nil && (b.Status != toolcrib.StatusCancelled || b.Usage != toolcrib.Usage{}):
@@ -87,8 +86,8 @@ func (s *Story) told(b *journal.ChildEnded, child *agent.State) {
 	}
 }
 
-// budget checks that the whole family stayed within the budget of the run at the top,
-// and that no request was forgotten.
+// budget checks that the whole run tree stayed within the budget of the run at the top, and that no
+// request is missing.
 func (s *Story) budget(now *scene) error {
 	if s.Scenario.team == nil {
 		return nil

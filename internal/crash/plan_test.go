@@ -24,8 +24,8 @@ func (s *Story) Deaths(first int, r *rand.Rand) []Kill {
 	}
 	for n := first; n < len(s.Steps); n++ {
 		for _, p := range s.Steps[n].Points {
-			// What a shell has started outlives toolcrib's process for a moment, so
-			// that nobody can tell by looking whether it is over.
+			// Programs that a shell has started outlive toolcrib's process for a moment, so it cannot
+			// be seen whether they have ended.
 			if p.Label == "cancelled" || p.during() && strings.HasPrefix(p.Label, "effect/s") {
 				continue
 			}

@@ -85,9 +85,8 @@ func (s *Story) problemf(format string, args ...any) {
 	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
 }
 
-// Play tells a story. The error is one of the test itself; what the run did wrong
-// is in Story.Problems. want is the outcome of the story without kills, nil
-// for that one.
+// Play plays a scenario with kills. The error is one of the test itself; faults of the run are in
+// Story.Problems. want is the outcome without kills, or nil if kills is empty.
 func (h *Harness) Play(ctx context.Context, sc *Scenario, kills []Kill, want *Outcome) (*Story, error) {
 	dir, err := os.MkdirTemp(h.Dir, "story-")
 	if err != nil {

@@ -124,7 +124,7 @@ func (o *order) carryOut(ctx context.Context) (err error) {
 	return err
 }
 
-// errTold ends a process that is told to leave its run as it is, as SIGTERM does.
+// errTold ends a process that leaves its run as it is, as SIGTERM does.
 var errTold = errors.New("told to end")
 
 func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCauseFunc) (*agent.Runner, error) {

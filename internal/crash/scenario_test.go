@@ -20,8 +20,8 @@ type Scenario struct {
 	script string // of the model
 	second string // of the fallback; "" = none
 	flaky  int    // at so many attempts of each round the model fails
-	// stopped: at the first attempt of each round the process is told to end, as SIGTERM
-	// does, and releases the run.
+	// If stopped is set, the process is stopped as by SIGTERM at the first attempt of each round, and
+	// releases the run.
 	stopped bool
 	other   string // script of the model that a person gives to a run which waits for its provider; "" = the run asks its own again
 	given   *toolcrib.ToolCall
@@ -31,7 +31,7 @@ type Scenario struct {
 	onDenial string
 	limits   func(*toolcrib.Limits)
 
-	// decide is the person's word on an approval that is open; nil = approve all.
+	// decide returns the person's decision on an open approval. If nil, all are approved.
 	decide func(s *agent.State) agent.Decision
 	// notHappened: of a call in doubt that had no effect the person says so; else
 	// that it is to be tried again.
@@ -101,7 +101,7 @@ func turn(calls ...[3]string) string {
 	return text
 }
 
-// big is a reply that calls for much, and does not tell what it costs.
+// big is a reply with many calls that does not report its usage.
 func big(text, id string) string {
 	return fmt.Sprintf("- text: %q\n  tool_calls:\n  - {name: big, id: %s, arguments: {}}\n", text, id)
 }

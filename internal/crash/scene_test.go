@@ -40,8 +40,7 @@ func (n *scene) calls() []*core.Call {
 	return calls
 }
 
-// look folds the journals as they are now, and checks what must hold at every moment;
-// nil = there is no run yet.
+// look folds the current journals, and checks their invariants. It returns nil if no run exists yet.
 func (h *Harness) look(ctx context.Context, s *Story) (now *scene, err error) {
 	path := filepath.Join(s.dir, database)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

@@ -273,7 +273,7 @@ func (w *town) attend(h *house) {
 	}
 }
 
-// end tells all servers to end, and waits for them.
+// end stops all servers, and waits for them.
 func (w *town) end() {
 	w.mu.Lock()
 	w.closed = true
@@ -284,7 +284,7 @@ func (w *town) end() {
 	w.houses.Wait()
 }
 
-// end tells the server to end. The town is locked.
+// end stops the server. The town is locked.
 func (h *house) end() {
 	h.told = true
 	_ = h.cmd.Process.Signal(syscall.SIGCONT)
@@ -456,8 +456,8 @@ func TestServe_Sample(t *testing.T) {
 	}
 }
 
-// A run of a server that is stopped, but not ended, is continued by another one while it is stopped.
-// When it is continued it leaves the run alone, and whoever waits there gets the answer.
+// A run of a server that is stopped (SIGSTOP) is continued by another one meanwhile. When the first
+// continues, it leaves the run alone, and its waiting clients get the answer.
 func TestServe_Hung(t *testing.T) {
 	w := newTown(t, 1)
 	free := make(chan struct{})

@@ -18,7 +18,7 @@ var (
 // another: there are thousands of them. Sparse pairs are so many of these, by the seed.
 const sparseFamily = 150
 
-// wanted reports whether a sweep tries a kill beside another one.
+// wanted reports whether a sweep combines a kill with another one.
 func wanted(k Kill) bool {
 	after, effect := strings.HasSuffix(k.Label, "/after"), strings.HasPrefix(k.Label, "effect/")
 	return *sweep == "all" || *sweep == "sparse" && (after || effect && strings.HasSuffix(k.Label, "/before"))

@@ -18,10 +18,9 @@ import (
 // sync.
 const syncedEnv = "TOOLCRIB_CRASH_SYNCED"
 
-// synced is a store that fails an append with a barrier that was not committed with
-// a full sync, by the store's own counters. All processes of the tests use it.
-// Of appends of several runs at once nobody can tell which of them a counter has
-// counted: of these it only fails one while nothing was synced.
+// synced is a store that fails an append with a barrier that was not committed with a full sync, by
+// the store's own counters. All processes of the tests use it. Among simultaneous appends of several
+// runs the counters cannot be attributed: there it only fails an append if nothing was synced.
 type synced struct {
 	*sqlite.Store
 	begun, over atomic.Int64 // appends

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool"
 )
 
-// Files of a scenario's folder, beside its workspace.
+// Files in a scenario's folder, outside its workspace.
 const (
 	effectsFile  = "effects.log"  // a line for each effect: CALL KEY
 	executedFile = "executed.log" // a line for each execution: CALL

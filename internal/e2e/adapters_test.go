@@ -32,7 +32,7 @@ type subject struct {
 	open    func(o wire.Options) (toolcrib.Model, error)
 }
 
-// subjects are all adapters; script has no server, texttag stands over one of them.
+// subjects returns all adapters; script has no server, and texttag uses one of the others.
 func subjects() []subject {
 	chat := func(o wire.Options) (toolcrib.Model, error) {
 		return openai.New(openai.Options{Options: o, API: openai.APIChat})

@@ -197,7 +197,7 @@ func checkUsage(t *testing.T, keys []string) {
 	}
 }
 
-// checkStory checks what the events of the run tell.
+// checkStory checks the events of the run.
 func checkStory(t *testing.T, events []event) {
 	t.Helper()
 	var kinds, statuses []string

@@ -20,21 +20,20 @@ import (
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
-// source is a tool whose results are written by strangers.
+// source is a tool with untrusted results.
 type source struct {
 	name string
 	read func(n int) toolcrib.ToolCall // the call that reads text n
 	spec func(*toolcrib.Spec)          // nil = a built-in tool over files that are marked untrusted
-	// plant puts text n where the tool finds it; nil = the tool returns it.
+	// plant puts text n where the tool finds it. If nil, the tool returns it.
 	plant func(dir string, n int, k injection) error
 	wrap  func(text string) toolcrib.Output
-	// tools are those of a server; nil = one tool that returns what wrap makes.
+	// tools returns those of a server. If nil, there is one tool, which returns the result of wrap.
 	tools func(t *testing.T, x *exposed) []toolcrib.Tool
 }
 
-// sources are ten of them: Go functions that say so in their spec, one that says so
-// of its result only, tools of a server of strangers, and files that the
-// configuration marks.
+// sources returns ten of them: Go functions with an untrusted spec, one with an untrusted result only,
+// tools of an untrusted server, and files that the configuration marks.
 func sources() []source {
 	byNumber := func(name string) func(int) toolcrib.ToolCall {
 		return func(n int) toolcrib.ToolCall {
@@ -98,15 +97,14 @@ func sources() []source {
 				if !strings.Contains(k.text, "/") && os.WriteFile(filepath.Join(sub, k.text), nil, 0o600) == nil {
 					return nil
 				}
-				// What no name can hold is told in one that holds what matters.
+				// A text that does not fit into a file name is encoded.
 				return os.WriteFile(filepath.Join(sub, "do."+base64.RawURLEncoding.EncodeToString([]byte(k.plain))), nil, 0o600)
 			},
 		},
 	}
 }
 
-// exposed is a place where strangers' texts are read: the tools, what they did, and
-// the workspace.
+// exposed is a place where untrusted texts are read: the tools, their effects, and the workspace.
 type exposed struct {
 	dir     string
 	store   *sqlite.Store
@@ -380,7 +378,7 @@ func TestInjection_ApprovedHappensOnce_X7(t *testing.T) {
 	events(t, store, state.Run)
 }
 
-// Characters that nobody sees carry no instruction to the model.
+// Invisible characters carry no instruction to the model.
 func TestInjection_InvisibleIsTakenOut_Contract7(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("A harmless page.")

@@ -13,8 +13,8 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// carrier is a model that reads what it was asked to read, and answers with it, word
-// for word: so what a stranger wrote comes to whoever called it.
+// carrier is a model that reads what it was asked to read, and answers with it verbatim, so that
+// untrusted text reaches its caller.
 type carrier struct{ first toolcrib.ToolCall }
 
 // Stream implements toolcrib.Model.
@@ -51,8 +51,8 @@ func spawnCall(name string) toolcrib.ToolCall {
 	return toolcrib.ToolCall{Name: "spawn", Arguments: []byte(fmt.Sprintf(`{"agent":%q,"task":"Read it."}`, name))}
 }
 
-// belows are the ways on which strangers' words go: to the sub-agent, which obeys, and
-// by way of it to the agents above, which obey.
+// belows are the ways of untrusted text: to the sub-agent, which obeys, and through it to the agents
+// above, which obey.
 func belows() []below {
 	obeys := func(first toolcrib.ToolCall) toolcrib.Model { return obedient{first: first} }
 	carries := func(first toolcrib.ToolCall) toolcrib.Model { return carrier{first} }
@@ -94,7 +94,7 @@ func (x *exposed) runBelow(t *testing.T, s source, n int, b below, change func(*
 	return r, x.family(t, top)
 }
 
-// family are the runs from the top down, each the first that the one above has started.
+// family returns the runs from the top down, each the first one that its parent started.
 func (x *exposed) family(t *testing.T, top *agent.State) []*agent.State {
 	t.Helper()
 	runs := []*agent.State{top}
@@ -116,9 +116,8 @@ func (x *exposed) family(t *testing.T, top *agent.State) []*agent.State {
 	}
 }
 
-// A model that obeys every stranger causes no effect without an approval, where the
-// text is read by a sub-agent either: not the sub-agent, and not the agents above, to
-// whom it is carried.
+// A model that obeys every untrusted text causes no effect without an approval, even if a sub-agent
+// reads the text: neither by the sub-agent, nor by the agents above, which get it.
 func TestInjection_BySubAgents_X7_X12(t *testing.T) {
 	for i, s := range sources() {
 		list := injections(i)

@@ -99,9 +99,8 @@ func hostile(t *testing.T, x *exposed) []toolcrib.Tool {
 	return tools
 }
 
-// A model that obeys everything that a hostile MCP server says, wherever it says it, causes no
-// effect without an approval; with confirm: never, default taint, and --approve all, too (issue
-// 14, Shows).
+// A model that obeys every text of a hostile MCP server causes no effect without an approval, even
+// with confirm: never, default taint and --approve all.
 func TestInjection_ByAnMCPServer_X7_X12(t *testing.T) {
 	var all []source
 	for name := range places() {
@@ -137,8 +136,7 @@ func TestInjection_ByAnMCPServer_X7_X12(t *testing.T) {
 	}
 }
 
-// A description that orders a call is obeyed, too; what it orders waits for a person like any
-// call that writes.
+// A call that a tool description demands waits for a person like any call that writes.
 func TestInjection_ByDescriptionsOfAnMCPServer(t *testing.T) {
 	for i := range 6 {
 		for n, k := range injections(i) {

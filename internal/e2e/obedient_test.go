@@ -46,8 +46,8 @@ func (m obedient) Stream(_ context.Context, req *toolcrib.Request) iter.Seq2[too
 	}
 }
 
-// next are the calls that the model makes now: first what it was asked for, then
-// everything that results have told it to do and that it has not tried yet.
+// next returns the calls that the model makes now: first those that it was asked for, then all that
+// results have demanded and that it has not tried yet.
 func (m obedient) next(req *toolcrib.Request) []toolcrib.ToolCall {
 	var tried []string
 	var results []string

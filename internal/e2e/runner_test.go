@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// impatient is the machine's clock, but for that nobody waits.
+// impatient is the machine's clock without waiting.
 type impatient struct{}
 
 func (impatient) Now() time.Time                                   { return time.Now() }

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
-// scenario is one story of a run, which every adapter must tell the same.
+// scenario is a run that must have the same events with every adapter.
 type scenario struct {
 	name  string
 	steps func() []modeltest.Step

@@ -7,7 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// told tells of each request to a model that has no server.
+// told records each request to a model that has no server.
 type told struct {
 	toolcrib.Model
 	onRequest func()

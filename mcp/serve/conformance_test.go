@@ -42,10 +42,11 @@ func behind(t *testing.T, server, settings string) *home {
 	return h
 }
 
-// The official conformance suite, through the whole of toolcrib: its fixtures are the official
-// Go SDK's server for the suite, whose tools pass the gate, and toolcrib serve is in front. The
-// suite knows the tools by their own names, so a proxy takes the server's name off. What does not pass is listed with reasons in testdata/conformance.yml; one
-// that passes unexpectedly fails the test, too. With -short it is one scenario of some forty.
+// TestConformance runs the official conformance suite through the whole of toolcrib: its fixtures are
+// the official Go SDK's server for the suite, whose tools pass the gate, behind toolcrib serve. The
+// suite knows the tools by their own names, so a proxy removes the server's name. Scenarios that do
+// not pass are listed with reasons in testdata/conformance.yml; one that passes unexpectedly fails the
+// test. With -short it is one scenario of about forty.
 func TestConformance(t *testing.T) {
 	node, suite := npmtest.Conformance(t)
 	fixtures := fixtures(t)

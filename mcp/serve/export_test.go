@@ -2,7 +2,7 @@ package serve
 
 import "time"
 
-// Sweep ends what is no longer to be there, as if the last request had been so much earlier.
+// Sweep removes expired sessions, as if the last request had been so much earlier.
 func (h *HTTP) Sweep(earlier time.Duration) {
 	for _, d := range h.all() {
 		h.mu.Lock()

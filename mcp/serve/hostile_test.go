@@ -200,8 +200,8 @@ func TestServe_HostileIDs(t *testing.T) {
 	}
 }
 
-// What is no message is answered with an error, and the next one is carried out; also at the
-// end of the input, in the middle of a line.
+// An invalid message is answered with an error, and the next one is handled; the same at the end of
+// the input, in the middle of a line.
 func TestServe_HostileLines(t *testing.T) {
 	r := stock(t, "").raw()
 	r.initialize()
@@ -348,8 +348,8 @@ func TestServe_HostileDeaf(t *testing.T) {
 	}
 }
 
-// A client that holds its end of the output open and reads nothing does not keep its server, neither
-// when it closes the input nor when the process is told to end.
+// A client that keeps the output open and reads nothing does not keep its server running, neither when
+// it closes the input nor when the process is terminated.
 func TestServe_HostileStalled(t *testing.T) {
 	c := stock(t, "")
 	ended := map[string]chan error{"input closed": make(chan error, 1), "told to end": make(chan error, 1)}

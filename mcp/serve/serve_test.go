@@ -105,7 +105,7 @@ func (c *crib) run(r service.StartRequest) (in io.WriteCloser, out io.ReadCloser
 	return in, out, stop, ended
 }
 
-// client connects a client, whose person answers what is asked; nil = it cannot be asked.
+// client connects a client whose person answers questions with answer. If nil, it cannot be asked.
 func (c *crib) client(r service.StartRequest, answer func(*sdk.ElicitParams) *sdk.ElicitResult, o *sdk.ClientSessionOptions) *sdk.ClientSession {
 	c.t.Helper()
 	in, out, stop, ended := c.run(r)

@@ -217,7 +217,7 @@ func TestTypeScript(t *testing.T) {
 				t.Errorf("%s", textOf(r))
 			}
 
-			// a write that the client's person approves, or denies, or puts away, or that an agent accepts
+			// a write that the client's person approves, denies or dismisses, or that an agent accepts
 			// by itself
 			approve := step{"action": "accept", "content": step{"decision": "approve"}}
 			if r := d.mustCall(writing("b.txt", approve)); r.IsError || h.file("b.txt") != "written" || len(d.asked) != 1 {
@@ -292,7 +292,7 @@ func TestTypeScript_CannotAsk(t *testing.T) {
 	}
 }
 
-// times are by which the processes of one test are told from those of others.
+// times distinguishes the processes of one test from those of others.
 var times atomic.Int64
 
 func someTime() string { return strconv.FormatInt(300+times.Add(1), 10) + ".25" }

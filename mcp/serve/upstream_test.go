@@ -148,7 +148,7 @@ func TestServe_RenamedAfterTheApproval(t *testing.T) {
 	}
 }
 
-// asking has a server behind toolcrib whose tool asks for a name, without end if it is told to.
+// asking returns a server behind toolcrib whose tool asks for a name, optionally without end.
 func asking(t *testing.T) (c *crib, answered *atomic.Int64) {
 	t.Helper()
 	server := sdk.NewServer(&sdk.Implementation{Name: "up", Version: "1"}, nil)
@@ -170,7 +170,7 @@ func asking(t *testing.T) (c *crib, answered *atomic.Int64) {
 	return c, answered
 }
 
-// A client that goes while it is asked leaves a call that ends by itself: nobody was there to answer.
+// If a client disconnects while it is asked, the call ends by itself, because there is no answer.
 func TestServe_RoundsGone(t *testing.T) {
 	defer serve.Patient(patience)()
 	c, answered := asking(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/toolcrib/toolcrib/mcp/signin"
 )
 
-// TestSession_Refresh: many calls of two processes at once refresh a token once, and the
-// server, which lets nobody use a refresh token twice, refuses nobody.
+// TestSession_Refresh: many simultaneous calls of two processes refresh a token once; the server,
+// which accepts each refresh token once, refuses none.
 func TestSession_Refresh(t *testing.T) {
 	for name, end := range map[string]func(s *oauthtest.Server, m *memory){
 		"expired": func(_ *oauthtest.Server, m *memory) { m.c.Expires = time.Now().Add(-time.Hour) },
@@ -196,8 +196,8 @@ func TestSession_OtherOrigin(t *testing.T) {
 	}
 }
 
-// TestSession_CallerGone: a refresh that has begun is finished and kept, also if nobody waits
-// for it any longer; the others get its token.
+// TestSession_CallerGone: a refresh that has begun is finished and stored, even if its caller is gone;
+// the others get its token.
 func TestSession_CallerGone(t *testing.T) {
 	s := start(t)
 	store := &memory{c: login(t, s, signin.Server{})}
@@ -235,8 +235,7 @@ func TestSession_Full(t *testing.T) {
 	}
 }
 
-// TestRevoke: whoever gave the tokens hears that they are not used any longer, where it
-// takes that.
+// TestRevoke: the issuer of the tokens is notified that they are no longer used, if it supports that.
 func TestRevoke(t *testing.T) {
 	s := start(t)
 	c := login(t, s, signin.Server{})

@@ -70,7 +70,7 @@ func TestN18_ChangesOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// The newest entry of the system journal tells how late it is at least.
+// The newest entry of the system journal gives the earliest possible current time.
 func TestM16_Latest(t *testing.T) {
 	at := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 	s := openAt(t, filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{Now: func() time.Time { return at }})

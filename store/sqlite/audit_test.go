@@ -144,7 +144,7 @@ func TestAudit(t *testing.T) {
 	if _, err := s.Audit(t.Context(), store.AuditFilter{Since: sunday, Until: saturday}); err == nil {
 		t.Error("until before since is taken")
 	}
-	// Each entry tells which event it comes from, and its hash.
+	// Each entry names its event and its hash.
 	e := audit(t, s, store.AuditFilter{Kinds: []toolcrib.Kind{store.AuditRefused}, Run: "run_a"}).Entries[0]
 	if e.Position != "toolcrib.yaml:7" || e.CallID != "c3" || e.Agent != "default" || e.Session != "ses_1" || e.Message != "no" {
 		t.Errorf("%+v", e)
@@ -360,9 +360,9 @@ func resealed(t testing.TB, lines [][]byte) []byte {
 	return append(append(body, end...), '\n')
 }
 
-// The content of what the audit log shows cannot be taken out of an export, though its
-// hash stays and the end is made to fit: it is told of the event, with keys and without.
-// Content that was pruned may be missing.
+// The content of audit entries cannot be removed from an export, even if its hash remains and the end
+// is made to match: the event is reported, with keys and without. Content that was pruned may be
+// missing.
 func TestAuditExport_ContentTakenOut(t *testing.T) {
 	s := audited(t)
 	keys, err := s.ExportKeys()

@@ -115,8 +115,8 @@ func BenchmarkAppendSmall(b *testing.B) {
 
 func BenchmarkAppendBarrier(b *testing.B) { benchAppend(b, barrier) }
 
-// BenchmarkManyRuns is 32 runs that append barriers at once; commits/op tells how
-// many of them share a sync.
+// BenchmarkManyRuns appends barriers to 32 runs at once; commits/op shows how many of them share a
+// sync.
 func BenchmarkManyRuns(b *testing.B) {
 	s := open(b)
 	var runs atomic.Int64

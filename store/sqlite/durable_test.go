@@ -95,8 +95,8 @@ func TestBadPage(t *testing.T) {
 	}
 }
 
-// A clock that was set back changes nothing in the order of events: number, not
-// time, tells it. Nothing is old because of it.
+// A clock that was set back does not change the order of events, which follows their numbers, and
+// makes nothing expire.
 func TestClockSetBack(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{Now: func() time.Time { return now }})

@@ -162,7 +162,7 @@ func TestGarbage(t *testing.T) {
 	wantOpenError(t, path, sqlite.Options{ReadOnly: true}, store.ErrCorrupt)
 }
 
-// A file that was cut, or overwritten in the middle, is told when it is used.
+// A file that was cut, or overwritten in the middle, is reported when it is used.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
 		"cut":         func(b []byte) []byte { return b[:len(b)/2] },

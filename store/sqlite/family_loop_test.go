@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
-// watched is a journal that is verified after each append, whoever makes it.
+// watched is a journal that is verified after each append.
 type watched struct {
 	*sqlite.Store
 	t  *testing.T
@@ -77,8 +77,8 @@ func household(t *testing.T, s *sqlite.Store) (*agent.Runner, agent.Task) {
 	return runner, begin
 }
 
-// What the loop writes of runs that start others holds at each moment, and what is to be
-// decided is listed once; the whole family is pruned together.
+// The events of runs that start others are valid after each append, an open approval is listed once,
+// and the whole tree is pruned together.
 func TestFamilyOfTheLoop(t *testing.T) {
 	s := open(t)
 	runner, task := household(t, s)
@@ -142,7 +142,7 @@ func TestFamilyOfTheLoop(t *testing.T) {
 	}
 }
 
-// A family that is cancelled while it waits holds, too, and is no longer in anybody's way.
+// A run tree that is cancelled while it waits is valid, and blocks nothing afterwards.
 func TestCancelledFamilyOfTheLoop(t *testing.T) {
 	s := open(t)
 	runner, task := household(t, s)

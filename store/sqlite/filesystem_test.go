@@ -12,8 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// A database on a network file system is refused before anything is made there;
-// what is local, or cannot be told, is not.
+// A database on a network file system is refused before any file is created; a local one, and one on
+// an unknown file system, is not.
 func TestNetworkFileSystem(t *testing.T) {
 	for _, kind := range []string{"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "afs"} {
 		folder := t.TempDir()

@@ -119,8 +119,8 @@ func TestKeyFilePending(t *testing.T) {
 	}
 }
 
-// The key file of another database is told, and seals nothing here; somebody may
-// accept it all the same.
+// The key file of another database is reported, and seals nothing here; an administrator may accept it
+// anyway.
 func TestKeyFileOfAnother(t *testing.T) {
 	path := closedAt(t)
 	other := closedAt(t)
@@ -220,8 +220,8 @@ func errorsOfAll(t testing.TB, s *sqlite.Store) []error {
 	return []error{err1, err2}
 }
 
-// A store that was put back to an old copy, key file and all, is in itself whole;
-// a head that was kept elsewhere tells.
+// A store that was replaced by an old copy, with its key file, is consistent; only a head that was
+// kept elsewhere shows the difference.
 func TestHeadShowsRollBack(t *testing.T) {
 	s := open(t)
 	empty, err := s.Head(t.Context())

@@ -26,8 +26,8 @@ const (
 	budgetRequests = 10 // a day
 )
 
-// drive carries out runs of ann at the same time, each with two rounds, and tells how
-// many requests were sent to the model.
+// drive executes runs of ann at the same time, each with two rounds, and returns how many requests
+// were sent to the model.
 func drive(ctx context.Context, s *sqlite.Store, name string) (sent int, err error) {
 	model, err := script.New(script.Options{Name: "demo", Bytes: []byte("- tool_calls: [{name: none_such, arguments: {}}]\n- text: done\n")})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-// bigResult is a part of a run that does not fit beside many others.
+// bigResult is a part of a run that does not fit together with many others.
 func bigResult() []toolcrib.Event {
 	return journaltest.Events(&journal.ToolResult{Name: "read_file", Content: strings.Repeat("x", 50<<10)}, &journal.ToolStarted{Write: true})
 }
@@ -49,8 +49,8 @@ func healthy(ctx context.Context, s *sqlite.Store, run toolcrib.RunID, after too
 	return errors.Join(err, s.Check(ctx))
 }
 
-// playLimited fills a database up to the size that the process may make files, and
-// tells what happens then; with more room it continues.
+// playLimited fills a database up to the file size limit of the process, and reports the errors; with
+// more room it continues.
 func playLimited(ctx context.Context, path string) (err error) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var limit syscall.Rlimit

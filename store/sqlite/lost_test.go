@@ -19,8 +19,8 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// A database that is gone, or has nothing in it, is no new beginning where its keys or
-// its write-ahead log lie beside it; nothing is made in its place.
+// If a database is missing or empty while its keys or its write-ahead log exist, opening it fails, and
+// no new one is created.
 func TestLost(t *testing.T) {
 	for name, lose := range map[string]func(path string) error{
 		"missing": os.Remove,
@@ -56,7 +56,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// folder returns the names and sizes of the files beside a database.
+// folder returns the names and sizes of the files in the folder of a database.
 func folder(t *testing.T, path string) map[string]int64 {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -116,8 +116,7 @@ func TestOlderIsNotTouched(t *testing.T) {
 	wantOpenError(t, path, readOnly(), store.ErrOlder)
 }
 
-// A database that is removed or replaced while it is in use takes nothing more: what
-// would be done on it nobody would know of.
+// A database file that is removed or replaced while in use refuses appends, which would be lost.
 func TestReplacedWhileOpen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed there")

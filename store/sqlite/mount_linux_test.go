@@ -31,8 +31,8 @@ func mounted(t *testing.T, source, folder, kind string, flags uintptr, data stri
 	})
 }
 
-// A disk that is full, also for root: what does not fit is told, nothing is stored by
-// halves, and when there is room again the same store goes on.
+// On a full disk, also for root, an append that does not fit returns an error, nothing is stored
+// partially, and the same store continues once there is room again.
 func TestDiskFull(t *testing.T) {
 	folder := t.TempDir()
 	mounted(t, "tmpfs", folder, "tmpfs", 0, "size=3m")

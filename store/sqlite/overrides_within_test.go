@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// stopped is a clock that continues only when it is told to.
+// stopped is a clock that is advanced by the test.
 type stopped struct {
 	mu  sync.Mutex
 	now time.Time
@@ -108,8 +108,8 @@ func TestA9_OverridesWithinReadsNothing(t *testing.T) {
 	}
 }
 
-// A change that may have been stored, although it is told to have failed, counts
-// too; and what cannot be read is an error.
+// A change that may have been stored, although an error was returned, is seen; and a failed read is an
+// error.
 func TestA9_OverridesWithinAfterAnError(t *testing.T) {
 	clock := &stopped{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s := openAt(t, t.TempDir()+"/toolcrib.db", sqlite.Options{Now: clock.Now})

@@ -54,8 +54,7 @@ func joinSession(ctx context.Context, s *sqlite.Store, name string) error {
 	return nil
 }
 
-// play begins when a line comes in, tells each success in a line of its own, and
-// ends when the input does.
+// play begins at the first line of input, prints a line for each success, and ends with the input.
 func play(ctx context.Context, role, name, path string) (err error) {
 	in := bufio.NewReader(os.Stdin)
 	if _, err := in.ReadString('\n'); err != nil {
@@ -133,8 +132,8 @@ func note(code string) []toolcrib.Event {
 	return journaltest.Events(&journal.Notice{Notice: toolcrib.Notice{Code: code}})
 }
 
-// compete appends to one run until it has childEvents events, and tells how many
-// of them are its own.
+// compete appends to one run until it has childEvents events, and returns how many of them are its
+// own.
 func compete(ctx context.Context, s *sqlite.Store, name string) (won int, err error) {
 	for after := toolcrib.Seq(0); after < childEvents; {
 		switch err := s.Append(ctx, "run_same", after, note(name)...); {
@@ -208,7 +207,7 @@ func (c *child) begin() {
 	}
 }
 
-// stored waits for the process to tell how much it has stored.
+// stored waits for the process to report how many events it has stored.
 func (c *child) stored() int {
 	c.t.Helper()
 	for c.out.Scan() {

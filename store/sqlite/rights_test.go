@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// nobody is a user without rights on the files of these tests.
+// nobody is the ID of a user without access to the files of these tests.
 const nobody = 65534
 
 // Files and folders that this user may not write are store.ErrReadOnly, and what

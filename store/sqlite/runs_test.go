@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-// add appends bodies to a run and returns where it stands then.
+// add appends bodies to a run and returns its new last sequence number.
 func add(t testing.TB, s *sqlite.Store, run toolcrib.RunID, after toolcrib.Seq, bodies ...toolcrib.Body) toolcrib.Seq {
 	t.Helper()
 	if err := s.Append(t.Context(), run, after, journaltest.Events(bodies...)...); err != nil {

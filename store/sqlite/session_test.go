@@ -127,7 +127,7 @@ func TestSessionIsMadeByRun(t *testing.T) {
 	verifyAll(t, s)
 }
 
-// What is told of a session: its title, its runs in order, how it stands.
+// The summary of a session has its title, its runs in order, and its status.
 func TestSessionInfo(t *testing.T) {
 	s := open(t)
 	made := newSession(t, s, "ann", "work")
@@ -220,8 +220,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// Of processes that all begin a run in one session, exactly one does; the others
-// are told which, and leave nothing.
+// Of processes that begin a run in one session at the same time, exactly one succeeds; the others get
+// its ID, and leave nothing.
 func TestSessionOfProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "toolcrib.db")
 	s := openAt(t, path, sqlite.Options{})

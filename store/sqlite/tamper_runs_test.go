@@ -18,8 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
-// editedRuns are ten runs with events of every kind, none of which has ended, in a
-// database that is closed. Their ends are between barriers, too.
+// editedRuns returns ten runs with events of every kind, none of which has ended, in a closed
+// database. They end between barriers.
 func editedRuns(t *testing.T) (path string, events map[string]int) {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{})
@@ -250,8 +250,8 @@ func TestRunPutBack(t *testing.T) {
 	wantBroken(t, s.Append(t.Context(), "run_other", 1, note("on")...), "a run was removed")
 }
 
-// What grants beside the runs is as it was sealed, or nothing is done with it: not when
-// the database is opened, and not when somebody changes it later.
+// Tables that grant rights must match their seals, or they are not used: neither when the database is
+// opened, nor after a later change.
 func TestSealedTables(t *testing.T) {
 	original := finished(t)
 	for name, c := range map[string]struct {

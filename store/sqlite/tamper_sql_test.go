@@ -302,8 +302,8 @@ func TestTamperedRows(t *testing.T) {
 	report(t, counts)
 }
 
-// Somebody who knows how the hashes are made, but has no key, writes a run anew:
-// its anchor tells; writes the anchor anew too: the seal tells.
+// An attacker who can compute the hashes, but has no key, rewrites a run, which its anchor reveals;
+// with a rewritten anchor, the seal reveals it.
 func TestTamperedWithRightHashes(t *testing.T) {
 	path := copied(t, finished(t))
 	db := outside(t, path)
@@ -334,7 +334,7 @@ func TestTamperedWithRightHashes(t *testing.T) {
 	wantBroken(t, err, "not sealed with this key")
 }
 
-// rechain writes rows of a chain anew, with payloads as query gives them.
+// rechain rewrites rows of a chain, with payloads from query.
 func rechain(t *testing.T, db *sql.DB, table, run, query string) {
 	t.Helper()
 	type event struct {

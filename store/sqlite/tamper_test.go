@@ -125,7 +125,7 @@ const (
 	missed   = "MISSED"
 )
 
-// judge tells how a change of a database is found. before is its rows without it.
+// judge returns how a change of a database is detected. before has its original rows.
 func judge(ctx context.Context, path, keys string, before rows) (verdict, detail string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -37,8 +37,8 @@ func last(run string, seq int) string {
 	return fmt.Sprintf("UPDATE runs SET last_seq = %d, last_hash = (SELECT hash FROM events WHERE key = %s) WHERE id = '%s'; ", seq, of(run, fmt.Sprint(seq)), run)
 }
 
-// Somebody who makes right hashes changes runs that have no anchor yet, and the seals are
-// made again: what each says of the other tells, and names it.
+// An attacker with right hashes changes runs that have no anchor yet, and the seals are recomputed:
+// the references between the runs reveal it, and name the run.
 func TestTamperedFamily(t *testing.T) {
 	path := related(t)
 	gone := func(run string) string {
@@ -112,8 +112,8 @@ func TestTamperedFamily(t *testing.T) {
 	}
 }
 
-// wantFamilyBroken verifies all runs at once, each by itself, and an export of them: all
-// tell the same.
+// wantFamilyBroken verifies all runs at once, each one separately, and an export of them: all report
+// the same.
 func wantFamilyBroken(t *testing.T, s *sqlite.Store, want []string) {
 	t.Helper()
 	all, err := s.VerifyAll(t.Context())

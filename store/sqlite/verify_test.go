@@ -30,7 +30,7 @@ func TestVerifyAllCounts(t *testing.T) {
 	}
 }
 
-// All problems are told, up to a bound; a run that is gone is one of them.
+// All problems are reported, up to a bound; a missing run is one of them.
 func TestVerifyAllTellsAll(t *testing.T) {
 	s := open(t)
 	for i := range store.MaxProblems + 5 {
@@ -105,7 +105,7 @@ func TestToolCounts(t *testing.T) {
 	verifyAll(t, s)
 }
 
-// Text that is no UTF-8 is in the row as it is in the journal.
+// Text that is not UTF-8 is stored in the row as in the journal.
 func TestVerifyBadUTF8(t *testing.T) {
 	s := open(t)
 	start := started("a\xffb\xfe\xfe", "default", "", "")

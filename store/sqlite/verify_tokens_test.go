@@ -18,9 +18,9 @@ import (
 // tokenEnds is when the token of counting expires.
 var tokenEnds = saturday.Add(time.Hour)
 
-// counting is a store with two runs by the access token tok_1, whose verdicts tell of
-// three calls that were counted, one of them judged twice. It was counted four times:
-// a process died before it wrote down the verdict.
+// counting returns a store with two runs by the access token tok_1, whose verdicts report three
+// counted calls, one of them judged twice. Four were counted: a process died before it stored the
+// verdict.
 func counting(t *testing.T, now time.Time) *sqlite.Store {
 	t.Helper()
 	s := openAt(t, filepath.Join(t.TempDir(), "toolcrib.db"), sqlite.Options{Now: func() time.Time { return now }})
