@@ -36,6 +36,26 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
+// inline is a command in a sentence or a table.
+var inline = regexp.MustCompile("`toolcrib ([^`\n]+)`")
+
+// alternatives returns the commands that a table names at once: approvals list\|show.
+func alternatives(args []string) [][]string {
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			break
+		}
+		if names := strings.Split(strings.ReplaceAll(arg, `\|`, "|"), "|"); len(names) > 1 {
+			var all [][]string
+			for _, name := range names {
+				all = append(all, slices.Concat(args[:i], []string{name}, args[i+1:]))
+			}
+			return all
+		}
+	}
+	return [][]string{args}
+}
+
 // commandsIn returns the arguments of each toolcrib command in a shell text.
 func commandsIn(text string) (all [][]string, err error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
@@ -109,7 +129,25 @@ func TestDocs_Commands(t *testing.T) {
 			}
 		}
 	}
-	if seen < 250 {
+	for name, page := range pages(t) {
+		for _, found := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+			for _, args := range alternatives(strings.Fields(found[1])) {
+				seen++
+				cmd, rest, err := newApp(os.Stdin, os.Stdout, os.Stderr).root().Find(args)
+				if err != nil || cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+					t.Errorf("%s: %s: no such command %v", name, found[1], err)
+					continue
+				}
+				for _, arg := range rest {
+					flag, _, _ := strings.Cut(arg, "=")
+					if long, ok := strings.CutPrefix(flag, "--"); ok && cmd.Flag(long) == nil && long != "" {
+						t.Errorf("%s: %s: no flag %s", name, found[1], flag)
+					}
+				}
+			}
+		}
+	}
+	if seen < 400 {
 		t.Errorf("only %d command lines", seen)
 	}
 }
