@@ -293,7 +293,7 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := drive.Run(c, c.who)
+	run, err := c.pool.Outcome(c, c.who, drive)
 	if err != nil {
 		return nil, err
 	}

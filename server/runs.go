@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -84,14 +85,14 @@ func (c *call) startRun(b api.RunRequest) (any, error) {
 
 // start starts a run, once for each Idempotency-Key, and writes it.
 func (c *call) start(r service.StartRequest, detach bool) (any, error) {
-	return c.begins(detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
-		r.Once, r.Ahead = once, ahead
+	return c.begins(detach, func(once string, sub *worker.Subscription) (*worker.Drive, error) {
+		r.Once, r.Subscription = once, sub
 		return c.startLogged(r)
 	})
 }
 
 // startLogged starts a run, and logs its notices in one line.
-func (c *call) startLogged(r service.StartRequest) (*service.Drive, error) {
+func (c *call) startLogged(r service.StartRequest) (*worker.Drive, error) {
 	said := notices{call: c}
 	r.Notice = said.add
 	defer said.log()
@@ -137,15 +138,17 @@ func (n *notices) log() {
 }
 
 // begins starts or continues a run, and writes it.
-func (c *call) begins(detach bool, begin func(once string, ahead *service.Ahead) (*service.Drive, error)) (any, error) {
+func (c *call) begins(
+	detach bool, begin func(once string, sub *worker.Subscription) (*worker.Drive, error),
+) (any, error) {
 	once, err := c.once()
 	if err != nil {
 		return nil, err
 	}
-	ahead := c.ahead(detach)
-	defer ahead.Leave()
-	drive, err := begin(once, ahead)
-	return c.outcome(detach, ahead, drive, err)
+	sub := c.subscription(detach)
+	defer sub.Close()
+	drive, err := begin(once, sub)
+	return c.outcome(detach, sub, drive, err)
 }
 
 // maxTaint bounds the names of sources of untrusted data in a request, in bytes.
@@ -167,7 +170,7 @@ func (c *call) once() (string, error) {
 func (c *call) staying() context.Context { return context.WithoutCancel(c) }
 
 // outcome writes a run that has begun: at once, as a stream, or when it has ended or parked.
-func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, err error) (any, error) {
+func (c *call) outcome(detach bool, sub *worker.Subscription, drive *worker.Drive, err error) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
@@ -179,19 +182,20 @@ func (c *call) outcome(detach bool, ahead *service.Ahead, drive *service.Drive, 
 		}
 		return nil, err
 	case c.streams():
-		return nil, c.events(service.Follow{
-			Run: string(drive.ID()), Ahead: ahead, Parks: true, After: toolcrib.Seq(c.number("after")),
+		return nil, c.events(worker.Follow{
+			Run: string(drive.ID()), Subscription: sub, Parks: true, After: toolcrib.Seq(c.number("after")),
 		})
 	}
-	return drive.Run(c, c.who)
+	return c.pool.Outcome(c, c.who, drive)
 }
 
-// ahead subscribes to the run that is about to begin. If the answer is not a stream, it returns nil.
-func (c *call) ahead(detach bool) *service.Ahead {
+// subscription returns a subscription for the run that is about to begin. If the answer is not a stream, it returns
+// nil.
+func (c *call) subscription(detach bool) *worker.Subscription {
 	if detach || !c.streams() {
 		return nil
 	}
-	return &service.Ahead{Attends: c.yes("attends")}
+	return &worker.Subscription{Attends: c.yes("attends")}
 }
 
 // streams reports whether the client asks for events.
@@ -203,7 +207,7 @@ func (c *call) streams() bool {
 const closedEvent = "closed"
 
 // events writes the events of a run as they occur.
-func (c *call) events(f service.Follow) error {
+func (c *call) events(f worker.Follow) error {
 	out := c.stream(c.w)
 	f.Attends = c.yes("attends")
 	f.Idle = out.ping
@@ -262,7 +266,7 @@ func (c *call) followRun() (any, error) {
 	} else if until != "" && until != "pause" && until != "end" {
 		return nil, bad("until: must be now, pause or end")
 	}
-	return nil, c.events(service.Follow{Run: string(run.ID), After: toolcrib.Seq(after), Parks: until == "pause"})
+	return nil, c.events(worker.Follow{Run: string(run.ID), After: toolcrib.Seq(after), Parks: until == "pause"})
 }
 
 func (c *call) cancelRun(nothing) (service.Run, error) {
@@ -289,9 +293,9 @@ func (c *call) resumeRun(b api.ResumeRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.begins(b.Detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
+	return c.begins(b.Detach, func(once string, sub *worker.Subscription) (*worker.Drive, error) {
 		return c.pool.Resume(c.staying(), c.who, service.ResumeRequest{
-			Ahead: ahead, Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message,
+			Subscription: sub, Approve: approve, Once: once, Run: string(run.ID), Model: b.Model, Message: b.Message,
 			Add: journal.Granted{
 				Iterations: b.AddIterations, CostUSD: b.AddCost, Tokens: b.AddTokens, Requests: b.AddRequests,
 			},
@@ -315,9 +319,9 @@ func (c *call) forkRun(b api.ForkRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.begins(b.Detach, func(once string, ahead *service.Ahead) (*service.Drive, error) {
+	return c.begins(b.Detach, func(once string, sub *worker.Subscription) (*worker.Drive, error) {
 		return c.pool.Fork(c.staying(), c.who, service.ForkRequest{
-			Run: string(run.ID), Round: round, Prompt: b.Input, Approve: approve, Once: once, Ahead: ahead,
+			Run: string(run.ID), Round: round, Prompt: b.Input, Approve: approve, Once: once, Subscription: sub,
 		})
 	})
 }

@@ -107,7 +107,7 @@ func New(o Options) (*Server, error) {
 	if s.types, err = socketTypes(); err != nil {
 		return nil, err
 	}
-	if s.pool, err = o.Service.NewPool(o.Log); err != nil {
+	if s.pool, err = o.Service.NewPool(o.Log, nil); err != nil {
 		return nil, err
 	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{

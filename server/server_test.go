@@ -625,7 +625,8 @@ func TestBounds(t *testing.T) {
 	h.want(200, nil, "GET", "/healthz", "", "")
 }
 
-// A body need not be called JSON beside a token: curl calls it a form. A page of another site could send that, but no token.
+// A body need not be called JSON beside a token: curl calls it a form. A page of another site could send that, but no
+// token.
 func TestContentType(t *testing.T) {
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	h := open(t, "")

@@ -27,6 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 )
 
 // v1Routes returns the routes of OpenAI's APIs.
@@ -202,12 +203,12 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	defer func() {
 		c.asking.leave(one, retry, now.run != "", gone, err != nil, func() { s.abandon(who, now.run) })
 	}()
-	var ahead *service.Ahead
+	var sub *worker.Subscription
 	if a.Stream {
-		ahead = &service.Ahead{}
-		defer ahead.Leave()
+		sub = &worker.Subscription{}
+		defer sub.Close()
 	}
-	if now, err = c.v1Begin(a, one, retry, ahead); err != nil {
+	if now, err = c.v1Begin(a, one, retry, sub); err != nil {
 		return nil, err
 	}
 	var out *v1Stream
@@ -218,7 +219,7 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 	}
 	id := strings.TrimPrefix(string(now.run), "run_") + "_" + strconv.FormatInt(int64(now.after), 10)
 	teller := openai.NewTeller(a, begin(a, id, now.created, write), now.before)
-	err = c.tell(&now, ahead, teller, out)
+	err = c.tell(&now, sub, teller, out)
 	gone = c.r.Context().Err() != nil || out != nil && out.gone
 	if err == nil || out == nil || !out.begun {
 		c.wrote = err == nil && out != nil
@@ -235,9 +236,9 @@ func (c *call) asked(a *openai.Ask, begin form) (answer any, err error) {
 }
 
 // tell writes the outcome of a run.
-func (c *call) tell(one *replying, ahead *service.Ahead, t *openai.Teller, out *v1Stream) error {
+func (c *call) tell(one *replying, sub *worker.Subscription, t *openai.Teller, out *v1Stream) error {
 	retries := false // the model is being asked again, and may not answer
-	f := service.Follow{Run: string(one.run), Ahead: ahead, After: one.after, Parks: true, Idle: func() error {
+	f := worker.Follow{Run: string(one.run), Subscription: sub, After: one.after, Parks: true, Idle: func() error {
 		if out == nil || !out.begun && retries { // an error before the first piece is the whole answer
 			return nil
 		}
@@ -328,7 +329,7 @@ func (c *call) v1Waits(p *journal.Pending) string {
 
 // v1Begin starts a run for a request, continues the run that waits for its results, or finds the run of the
 // request that it repeats. Concurrent copies of one request wait for each other.
-func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahead) (replying, error) {
+func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, sub *worker.Subscription) (replying, error) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	sum := sha256.Sum256(c.body)
@@ -339,7 +340,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 	if err != nil {
 		return replying{}, err
 	}
-	r.Approve, r.Ahead = agent.ApproveNone, ahead
+	r.Approve, r.Subscription = agent.ApproveNone, sub
 	if r.Workspace, err = c.Service.Policy.OwnWorkspace(c.who); err != nil {
 		return replying{}, err
 	}
@@ -365,7 +366,7 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, ahead *service.Ahe
 	}
 	was := now.run
 	if was == "" {
-		var drive *service.Drive
+		var drive *worker.Drive
 		if drive, err = c.startLogged(r); err == nil {
 			now.run = drive.ID()
 			if r.Instead != "" {

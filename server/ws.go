@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/worker"
 )
 
 // The bounds of a WebSocket, in addition to those of a request.
@@ -335,11 +335,11 @@ func (s *socket) room() error {
 }
 
 // join follows a run after an event, until it ends.
-func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq, ahead *service.Ahead) error {
+func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib.Seq, sub *worker.Subscription) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.joined[run] {
-		ahead.Leave()
+		sub.Close()
 		return toolcrib.Errorf(toolcrib.CodeConflict, "run %s is joined already", run)
 	}
 	s.joined[run] = true
@@ -349,8 +349,8 @@ func (s *socket) join(who toolcrib.Principal, run toolcrib.RunID, after toolcrib
 		delete(s.joined, run)
 	})
 	s.goes(func() {
-		defer ahead.Leave()
-		f := service.Follow{Run: string(run), Ahead: ahead, After: after}
+		defer sub.Close()
+		f := worker.Follow{Run: string(run), Subscription: sub, After: after}
 		err := s.call.pool.Follow(s.ctx, who, f, func(f journal.Frame) error {
 			if f.Event == string(journal.KindDone) || f.Event == string(journal.KindError) {
 				ended() // the client may join again after it
@@ -377,15 +377,15 @@ func (c *call) wsRun(b wsRun) (api.RunNamed, error) {
 		}
 	}
 	if !b.Body.Detach {
-		r.Ahead = &service.Ahead{}
+		r.Subscription = &worker.Subscription{}
 	}
 	drive, err := c.startLogged(r)
 	if err != nil {
-		r.Ahead.Leave()
+		r.Subscription.Close()
 		return api.RunNamed{}, err
 	}
 	if !b.Body.Detach {
-		err = c.ws.join(c.who, drive.ID(), 0, r.Ahead)
+		err = c.ws.join(c.who, drive.ID(), 0, r.Subscription)
 	}
 	return api.RunNamed{RunID: drive.ID()}, err
 }

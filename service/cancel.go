@@ -7,6 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -56,16 +57,6 @@ const (
 	cancelLook = 100 * time.Millisecond
 )
 
-// pause waits before the next look at what another process does.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // cancelThere asks the process that drives a run to end it, and waits until it has.
 func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
 	if err := s.Drivers.Request(rec.ID, by); err != nil {
@@ -74,7 +65,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 	}
 	defer s.Drivers.RemoveRequest(rec.ID)
 	for end := time.Now().Add(cancelWait); ; {
-		if err := pause(ctx, cancelLook); err != nil {
+		if err := worker.Pause(ctx, cancelLook); err != nil {
 			return err
 		}
 		if time.Now().After(end) {
@@ -98,10 +89,6 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 	}
 }
 
-// serverLock is the name under which a server holds a lock, as drivers do with runs, so that
-// others see that there is one.
-const serverLock toolcrib.RunID = "server"
-
 // Detach writes a run down for the server of the data folder, which continues it. Where no server
 // runs, the run stays queued until one starts.
 func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartRequest) (Run, error) {
@@ -118,17 +105,8 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 
 // Server names the process of a server that runs on the data folder; "" = none does.
 func (s *Service) Server() string {
-	if !s.Drivers.Driven(serverLock) {
+	if !s.Drivers.Driven(worker.ServerLock) {
 		return ""
 	}
-	return s.Drivers.Process(serverLock)
-}
-
-// mark shows other processes that a server runs here, unless another one does already.
-func (p *Pool) mark() (unmark func()) {
-	if p.s.Env.Driver != env.DriverServer || p.s.Drivers.Driven(serverLock) {
-		return nil
-	}
-	unmark, _ = p.s.Drivers.Take(serverLock) // with an error another server was quicker
-	return unmark
+	return s.Drivers.Process(worker.ServerLock)
 }

@@ -88,7 +88,7 @@ const resultWait = time.Minute
 func (p *Pool) Pauses(ctx context.Context, run toolcrib.RunID) {
 	ctx, cancel := context.WithTimeout(ctx, resultWait)
 	defer cancel()
-	_ = p.handle(run).Wait(ctx) // what became of the run shows when the result is given
+	_ = p.Drive(run).Wait(ctx) // what became of the run shows when the result is given
 }
 
 // GiveResults does what [Service.GiveResults] does, and the run continues when no call is left
@@ -102,49 +102,6 @@ func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run stri
 	}
 	p.Wake(found.ID)
 	return p.s.FindRun(ctx, who, string(found.ID))
-}
-
-// How often clients that have taken too long are looked for, at most and at least.
-const (
-	leastExpiry = 100 * time.Millisecond
-	mostExpiry  = time.Minute
-)
-
-// expireClients lets calls time out whose clients have taken too long, as long as the pool is
-// open. The sweep continues their runs.
-func (p *Pool) expireClients() {
-	for {
-		now := time.Now()
-		// Who begins to wait after this look has the whole time.
-		next := now.Add(p.s.Current().Env.Config.Server.ClientToolTimeout.Std())
-		for rec, err := range p.s.Env.Each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}}) {
-			switch {
-			case err != nil:
-				if p.ctx.Err() == nil {
-					p.log.Warn("cannot list runs that wait for their clients", "error", err)
-				}
-				continue
-			case rec.Driver != p.s.Env.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil:
-				continue
-			}
-			if at := *rec.Pending.ExpiresAt; at.After(now) {
-				if at.Before(next) {
-					next = at
-				}
-				continue
-			}
-			r, err := p.s.Current().recorder()
-			if err == nil {
-				_, err = r.ExpireClient(p.ctx, rec.ID)
-			}
-			if err != nil && !over(err) {
-				p.log.Warn("cannot time out a client tool call", "run", rec.ID, "error", err)
-			}
-		}
-		if pause(p.ctx, min(max(time.Until(next), leastExpiry), mostExpiry)) != nil {
-			return
-		}
-	}
 }
 
 // Say keeps a message to a run durably. The model reads it before its next reply, whichever

@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -165,7 +166,7 @@ func (d *drive) carry(
 		d.announceLeft(ctx, state)
 	}
 	// Tools that did not end when they were told to end with the run.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), toolGrace)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), worker.ToolGrace)
 	defer cancel()
 	if late := runner.Wait(ending); late != nil {
 		d.log.WarnContext(ctx, "tools were left behind", "error", late)
@@ -188,9 +189,6 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 	whole(&v, state)
 	return &v
 }
-
-// toolGrace is how long a drive waits for tools that were told to end.
-const toolGrace = time.Second
 
 // take notes a run that this drive holds until leave is called; the first is the one that it drives.
 func (d *drive) take(run toolcrib.RunID, leave func()) {
@@ -241,7 +239,7 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		for pause(ctx, cancelEvery) == nil {
+		for worker.Pause(ctx, cancelEvery) == nil {
 			if run, ok := d.driven(); ok {
 				if by := d.s.Drivers.Requested(run); by != nil {
 					cancel(by)
@@ -314,10 +312,10 @@ func (d *drive) options() (agent.Options, error) {
 				watch(f)
 			}
 		}
-		if watched := d.front.watched; watched != nil {
+		if w := d.front.work; w != nil {
 			o.Watched = func(run toolcrib.RunID) bool {
 				top, _ := d.driven()
-				return run == top && watched()
+				return run == top && w.Watched()
 			}
 		}
 	}
@@ -335,14 +333,8 @@ func (d *drive) wrote(ctx context.Context, run toolcrib.RunID, events []toolcrib
 		}
 		d.seen = events[len(events)-1].Seq
 	}
-	if rec := d.front.record; rec != nil {
-		for rec.ID = run; len(events) > 0; events = events[1:] {
-			store.Project(rec, events[0])
-		}
-	}
-	if taken := d.front.Taken; taken != nil {
-		d.front.Taken = nil
-		taken()
+	if w := d.front.work; w != nil {
+		w.Wrote(run, events)
 	}
 }
 

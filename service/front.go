@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
-	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/service/worker"
 )
 
 // Front receives the events of a run and answers its questions. The zero value does neither.
@@ -31,8 +31,6 @@ type Front struct {
 	Driving func(before *Run)
 	// Named is called with the ID of the run before anything is written. It may be nil.
 	Named func(toolcrib.RunID)
-	// Taken is called when the driver has written its first event of the run. It may be nil.
-	Taken func()
 	// Said returns what the person adds to the run while it is driven, or "". It may be nil.
 	Said func() string
 	// Hurry receives a value when the person is content with the answers that a team has. It may be nil.
@@ -46,8 +44,7 @@ type Front struct {
 	Buffers toolcrib.Buffers
 	Log     *slog.Logger // if nil, that of the options
 
-	watched func() bool      // reports whether Watch has a reader now; if nil, always
-	record  *store.RunRecord // is updated with a new run; may be nil
+	work *worker.Work // of the worker that drives the run, or nil
 }
 
 // Person answers questions while a run is driven.

@@ -11,7 +11,9 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/agent/core"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -45,6 +47,26 @@ func (s *Service) Begun(ctx context.Context, once string) (toolcrib.RunID, error
 	}
 	rec := &page.Runs[0]
 	return sameOnce(&store.OnceError{Run: rec.ID, Same: rec.Once == once})
+}
+
+// resumedBefore reports whether the request with this key has resumed the run before, as its journal says. Another
+// request with the key is a conflict.
+func (s *Service) resumedBefore(ctx context.Context, named toolcrib.RunID, once string) (bool, error) {
+	if once == "" {
+		return false, nil
+	}
+	key, _, _ := strings.Cut(once, ":")
+	for e, err := range s.Env.Store.Read(ctx, named, 0) {
+		if err != nil {
+			return false, err
+		}
+		b, ok := e.Body.(*journal.Resumed)
+		if ok && strings.HasPrefix(b.Once, key+":") && time.Since(e.Time) < store.OnceAge {
+			_, err := sameOnce(&store.OnceError{Run: named, Same: b.Once == once})
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // sameOnce returns the run of a key, or a conflict if the key belongs to another request.
@@ -103,7 +125,8 @@ func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.
 		case err != nil:
 			return run, false, err
 		case rec.Status == toolcrib.StatusWaitingForProvider:
-			_, err := p.Resume(ctx, who, ResumeRequest{Run: string(run), Approve: agent.ApproveNone, Ahead: r.Ahead})
+			q := ResumeRequest{Run: string(run), Approve: agent.ApproveNone, Subscription: r.Subscription}
+			_, err := p.Resume(ctx, who, q)
 			if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // it continues already
 				return run, false, nil
 			}
@@ -142,7 +165,7 @@ func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolc
 	if err != nil {
 		return failed, false, err
 	}
-	var drive *Drive
+	var drive *worker.Drive
 	began := func(c *core.Call) bool { return c.Started != nil && c.Child == nil }
 	switch {
 	case len(ran) == 0 && !slices.ContainsFunc(state.Trace, began):
@@ -151,7 +174,7 @@ func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolc
 		return failed, false, nil
 	default:
 		fork := p.s.continuing(state)
-		fork.Once, fork.Ahead = r.Once, r.Ahead
+		fork.Once, fork.Subscription = r.Once, r.Subscription
 		drive, err = p.Fork(ctx, who, *fork)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -50,8 +51,9 @@ type StartRequest struct {
 	// any others.
 	ClientTools []toolcrib.Spec
 
-	Team  *TeamRequest // asks several agents; the fields for a single agent do not apply
-	Ahead *Ahead       // a follower of the run, for [Pool.Start]; may be nil
+	Team *TeamRequest // asks several agents; the fields for a single agent do not apply
+	// Subscription follows the run, for [Pool.Start]. It may be nil.
+	Subscription *worker.Subscription
 
 	Notice func(text string) // receives messages for a person; if nil, the Notice of the options does
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 )
@@ -32,7 +33,9 @@ type ResumeRequest struct {
 	Message string          // which the model reads before it continues
 	Decided bool            // it was just decided on: whoever drives the run above may continue it
 	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
-	Ahead   *Ahead          // for [Pool.Resume]: who follows the run; may be nil
+
+	// Subscription follows the run, for [Pool.Resume]. It may be nil.
+	Subscription *worker.Subscription
 }
 
 // ElsewhereError says that another process drives the run at the top, and continues the
@@ -101,7 +104,7 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 		return nil, nil
 	}
 	fork.Prompt, fork.Model, fork.Approve = q.Message, q.Model, cmp.Or(fork.Approve, q.Approve)
-	fork.Once, fork.Ahead = q.Once, q.Ahead
+	fork.Once, fork.Subscription = q.Once, q.Subscription
 	return fork, nil
 }
 
@@ -183,7 +186,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	}
 	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
 	needed := a.state.Model
-	if q.Model != "" || f.Taken != nil { // a worker lets the run say what is wrong with its model
+	if q.Model != "" || f.work != nil { // a worker lets the run say what is wrong with its model
 		needed = -1
 	}
 	if a.drive, a.chosen, err = s.driveAgain(a.state, needed, who, approve, q.Model, f); err != nil {
@@ -288,7 +291,8 @@ type ForkRequest struct {
 	Approve agent.Approve // "" = the run parks
 	Admin   bool          // as in [StartRequest]
 	Once    string        // as in [StartRequest]
-	Ahead   *Ahead        // as in [StartRequest]
+
+	Subscription *worker.Subscription // as in [StartRequest]
 
 	why    []toolcrib.Notice // notices of the new run about its beginning
 	failed bool              // it asks the failed agents of a team again
@@ -422,7 +426,7 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 		if time.Now().After(end) {
 			return &ElsewhereError{Run: part, Top: run}
 		}
-		if err := pause(ctx, freeLook); err != nil {
+		if err := worker.Pause(ctx, freeLook); err != nil {
 			return err
 		}
 	}
@@ -453,4 +457,35 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 			s.Env.Self, rec.ID)
 	}
 	return rec, top, err
+}
+
+// sincePause passes on the events before one of them, or all if that is 0, that are in no stream: those which
+// another process has written since this one last read or wrote the run, such as the decision. Of a run that is
+// resumed they begin after its last pause: what it kept before, or without one, was in the stream of its driver.
+func (d *drive) sincePause(ctx context.Context, before toolcrib.Seq) {
+	var since []toolcrib.Event
+	known := d.seen
+	passes := known > 0
+	for e, err := range d.s.Env.Store.Read(ctx, d.top, known) {
+		if err != nil {
+			d.front.SincePause = false
+			d.s.Env.Notice(fmt.Sprintf("the events since the pause cannot be written: %v; %s runs events %s --json has it", err,
+				d.s.Env.Self, d.top))
+			return
+		}
+		if before > 0 && e.Seq >= before {
+			break
+		}
+		d.seen = e.Seq
+		if _, ok := e.Body.(*journal.Paused); ok && known == 0 {
+			since, passes = since[:0], true
+		} else if passes {
+			since = append(since, e)
+		}
+	}
+	for _, e := range since {
+		if f, ok := journal.View(d.top, e); ok {
+			d.front.Watch(f)
+		}
+	}
 }

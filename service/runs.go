@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -288,7 +289,7 @@ func (s *Service) Events(
 		if rec, err := s.Env.Store.Run(ctx, found.ID); err != nil || rec.Status.Ended() && rec.LastSeq <= after {
 			return err
 		}
-		if pause(ctx, followEvery) != nil {
+		if worker.Pause(ctx, followEvery) != nil {
 			return ctx.Err()
 		}
 	}
@@ -326,6 +327,14 @@ func OneLine(text string, most int) string {
 		return string(r[:most]) + "…"
 	}
 	return text
+}
+
+// Reachable returns nil if the store answers, and can be written.
+func (s *Service) Reachable(ctx context.Context) error {
+	if _, err := s.Env.Store.Runs(ctx, store.Filter{Limit: 1}); err != nil {
+		return err
+	}
+	return s.Env.Store.Writable(ctx)
 }
 
 // OpenRuns is how many runs have not ended, by status.

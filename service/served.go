@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
@@ -95,7 +96,8 @@ func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 	if v.pool == nil {
 		return func() {}, nil
 	}
-	return v.pool.place(v.p.Who.User, v.p.Agent.Name, run)
+	d, err := v.pool.Reserve(v.p.Who.User, v.p.Agent.Name, run, "")
+	return func() { d.Release(nil) }, err
 }
 
 // ReadBefore has untrusted data count that calls by the same token, user and agent have read
@@ -499,7 +501,7 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 		if over {
 			break
 		}
-		if err := pause(ctx, collectEvery); err != nil {
+		if err := worker.Pause(ctx, collectEvery); err != nil {
 			return nil, err
 		}
 	}

@@ -157,6 +157,7 @@ func TestImports(t *testing.T) {
 		{"the service knows no command line, no terminal and no HTTP", serviceKnowsNoScreen},
 		{"a room of the service does not import the service", roomsStandAlone},
 		{"only front ends import the doctor", doctorStandsAlone},
+		{"workers know neither policy nor tools", workersDriveRunsOnly},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
@@ -299,6 +300,16 @@ func doctorStandsAlone(_ map[string]pkg, from, to string) bool {
 	return to != "service/doctor" || frontEnd(from)
 }
 
+// workersDriveRunsOnly keeps decisions out of the workers: they know the environment of the service, and runs.
+func workersDriveRunsOnly(_ map[string]pkg, from, to string) bool {
+	if from != "service/worker" {
+		return true
+	}
+	decides := []string{"gate", "tool", "provider", "mcp", "access", "skill", "team"}
+	return (!within(to, "service") || to == "service/env") &&
+		!slices.ContainsFunc(decides, func(f string) bool { return within(to, f) })
+}
+
 func serviceKnowsNoScreen(_ map[string]pkg, from, to string) bool {
 	return !within(from, "service") || !slices.ContainsFunc(screens, func(s string) bool { return within(to, s) })
 }
@@ -375,6 +386,11 @@ func TestRules_Bite(t *testing.T) {
 		{roomsStandAlone, "service/env", "service/models", false},
 		{doctorStandsAlone, "service", "service/doctor", false},
 		{doctorStandsAlone, "internal/cli", "service/doctor", true},
+		{workersDriveRunsOnly, "service/worker", "service/env", true},
+		{workersDriveRunsOnly, "service/worker", "agent", true},
+		{workersDriveRunsOnly, "service/worker", "service/policy", false},
+		{workersDriveRunsOnly, "service/worker", "gate", false},
+		{workersDriveRunsOnly, "service", "gate", true},
 		{onlyWiringWires, "mcp/serve", "mcp", false},
 		{nobodyImportsWiring, "mcp/serve", "service", true},
 		{nobodyImportsWiring, "mcp/serve", "internal/cli", false},

@@ -1,4 +1,4 @@
-// Package worker decides which process drives a run.
+// Package worker drives runs in the background, and decides which process drives a run.
 package worker
 
 import (

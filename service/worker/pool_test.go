@@ -1,4 +1,4 @@
-package service
+package worker_test
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +25,9 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -51,8 +52,8 @@ type poolHouse struct {
 	t    *testing.T
 	dir  string
 	more string
-	s    *Service
-	pool *Pool
+	s    *service.Service
+	pool *service.Pool
 }
 
 var ann = toolcrib.Principal{User: "ann"}
@@ -85,27 +86,31 @@ func (h *poolHouse) write(name, text string) {
 }
 
 // open opens the folder once more, as another process does.
-func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue) (*Service, *Pool) {
+func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue) (*service.Service, *service.Pool) {
 	h.t.Helper()
 	h.write("toolcrib.yaml", poolConfig+h.more)
 	c, err := config.Load(config.Source{Path: filepath.Join(h.dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s := New(env.Options{
+	s := service.New(env.Options{
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+		Lease: lease,
 	})
 	if err := s.Env.Open(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
-	q, err := queue.Open(h.t.Context(), h.t.TempDir(), lease)
+	q, err := queue.Open(h.t.Context(), h.t.TempDir(), cmp.Or(lease, 4*time.Second))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	if wrap != nil {
 		q = wrap(q)
 	}
-	p := s.newPool(slog.New(slog.DiscardHandler), q, lease)
+	p, err := s.NewPool(slog.New(slog.DiscardHandler), q)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	h.t.Cleanup(func() {
 		if err := p.Close(context.Background()); err != nil {
 			h.t.Error(err)
@@ -115,7 +120,7 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 	return s, p
 }
 
-func (h *poolHouse) start(name string) *Drive {
+func (h *poolHouse) start(name string) *worker.Drive {
 	h.t.Helper()
 	d, err := h.pool.Start(h.t.Context(), ann, h.request(name))
 	if err != nil {
@@ -125,18 +130,18 @@ func (h *poolHouse) start(name string) *Drive {
 }
 
 // queue puts a new run in the queue, as one that another process has begun.
-func (h *poolHouse) queue(name string) *Drive {
+func (h *poolHouse) queue(name string) *worker.Drive {
 	h.t.Helper()
 	run, err := h.s.Detach(h.t.Context(), ann, h.request(name))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.pool.put(run.ID)
-	return h.pool.handle(run.ID)
+	h.pool.Put(run.ID)
+	return h.pool.Drive(run.ID)
 }
 
-func (h *poolHouse) request(name string) StartRequest {
-	return StartRequest{Agent: name, Prompt: "Go.", Workspace: h.t.TempDir(), Approve: agent.ApproveNone}
+func (h *poolHouse) request(name string) service.StartRequest {
+	return service.StartRequest{Agent: name, Prompt: "Go.", Workspace: h.t.TempDir(), Approve: agent.ApproveNone}
 }
 
 func (h *poolHouse) record(run toolcrib.RunID) store.RunRecord {
@@ -175,8 +180,7 @@ func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
 	return n
 }
 
-// faulty is a queue whose leases are not kept: the worker believes that they are, or knows that
-// they are not.
+// faulty is a queue whose leases are not kept: the worker believes that they are, or knows that they are not.
 type faulty struct {
 	queue.Queue
 	silent, cut atomic.Bool
@@ -202,8 +206,8 @@ func (l *faultyLease) Keep(ctx context.Context) error {
 	return l.Lease.Keep(ctx)
 }
 
-// A run whose worker has gone silent is given to another worker; the journal keeps the first one
-// out, and each call is made once.
+// A run whose worker has gone silent is given to another worker; the journal keeps the first one out, and each call is
+// made once.
 func TestPool_HungWorker(t *testing.T) {
 	const lease = time.Second
 	q := &faulty{}
@@ -248,8 +252,8 @@ func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	return err
 }
 
-// A new run is started, taken up and about to ask its model in one append, and then Start returns. It
-// is known before that, so that no other worker takes it, and who follows it hears it from its first event.
+// A new run is started, taken up and about to ask its model in one append, and then Start returns. It is known before
+// that, so that no other worker takes it, and who follows it hears it from its first event.
 func TestPool_BeginsInOneAppend(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	var kinds []toolcrib.Kind
@@ -261,17 +265,15 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 			for _, e := range events {
 				kinds = append(kinds, e.Body.EventKind())
 			}
-			h.pool.mu.Lock()
-			defer h.pool.mu.Unlock()
-			if d := h.pool.runs[run]; d == nil || d.work == nil {
+			if !h.pool.HasWorker(run) {
 				t.Error("the run is written down before the pool knows it")
 			}
 			return nil
 		}}
 	}
 	r := h.request("default")
-	r.Ahead = &Ahead{}
-	defer r.Ahead.Leave()
+	r.Subscription = &worker.Subscription{}
+	defer r.Subscription.Close()
 	d, err := h.pool.Start(t.Context(), ann, r)
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +285,7 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 		t.Error("Start returned before the run was written down")
 	}
 	var first toolcrib.Seq
-	if err := h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Ahead: r.Ahead}, func(f journal.Frame) error {
+	if err := h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Subscription: r.Subscription}, func(f journal.Frame) error {
 		first = cmp.Or(first, f.Seq)
 		return nil
 	}); err != nil || first != 1 {
@@ -291,8 +293,8 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 	}
 }
 
-// A process that stands still for longer than a lease loses no run by that: one that it was about to write
-// down is started, and one that has paused meanwhile is left.
+// A process that stands still for longer than a lease loses no run by that: one that it was about to write down is
+// started, and one that has paused meanwhile is left.
 func TestPool_StandsStill(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	h := poolOn(t, "", lease, nil)
@@ -304,9 +306,7 @@ func TestPool_StandsStill(t *testing.T) {
 			return nil
 		}, then: func(run toolcrib.RunID, events []toolcrib.Event) {
 			if events[len(events)-1].Body.EventKind() == journal.KindPaused {
-				h.pool.mu.Lock()
-				defer h.pool.mu.Unlock()
-				h.pool.runs[run].work.cancel(errLost)
+				h.pool.Lose(run)
 			}
 		}}
 	}
@@ -317,13 +317,12 @@ func TestPool_StandsStill(t *testing.T) {
 		if err := d.Wait(t.Context()); err != nil || h.record(d.ID()).Status != want {
 			t.Errorf("%v, %s", err, h.record(d.ID()).Status)
 		}
-		if err := h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Parks: true}, func(journal.Frame) error { return nil }); err != nil {
+		if err := h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Parks: true}, func(journal.Frame) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		drives := func() int {
-			h.pool.mu.Lock()
-			defer h.pool.mu.Unlock()
-			return len(h.pool.drives)
+			n, _, _, _ := h.pool.Held()
+			return n
 		}
 		for end := time.Now().Add(patience); drives() != 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
@@ -345,18 +344,14 @@ func TestPool_CancelledWhenLost(t *testing.T) {
 				return nil
 			}
 			once.Do(func() {
-				d := h.pool.handle(run)
-				h.pool.mu.Lock()
-				d.work.cancel(errLost)
-				h.pool.mu.Unlock()
+				d := h.pool.Drive(run)
+				h.pool.Lose(run)
 				go func() {
 					_, err := h.pool.Cancel(t.Context(), ann, string(run))
 					cancelled <- err
 				}()
-				for asked := false; !asked; time.Sleep(time.Millisecond) {
-					h.pool.mu.Lock()
-					asked = d.cause != nil
-					h.pool.mu.Unlock()
+				for !h.pool.Stopping(d) {
+					time.Sleep(time.Millisecond)
 				}
 			})
 			return nil
@@ -376,11 +371,11 @@ func TestPool_NotWrittenDown(t *testing.T) {
 		return &heard{Journal: j, hear: func(toolcrib.RunID, []toolcrib.Event) error { return refused }}
 	}
 	r := h.request("default")
-	r.Ahead = &Ahead{}
+	r.Subscription = &worker.Subscription{}
 	if d, err := h.pool.Start(t.Context(), ann, r); !errors.Is(err, refused) || d != nil {
 		t.Errorf("%v, %v", d, err)
 	}
-	r.Ahead.Leave()
+	r.Subscription.Close()
 	h.s.Env.Observe = func(toolcrib.Journal) toolcrib.Journal { panic("not ready") }
 	if d, err := h.pool.Start(t.Context(), ann, h.request("default")); err == nil || d != nil {
 		t.Errorf("%v, %v", d, err)
@@ -388,10 +383,8 @@ func TestPool_NotWrittenDown(t *testing.T) {
 	if _, err := h.pool.Start(t.Context(), ann, h.request("nobody")); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("an agent that there is not: %v", err)
 	}
-	h.pool.mu.Lock()
-	defer h.pool.mu.Unlock()
-	if n := len(h.pool.drives) + len(h.pool.runs) + len(h.pool.failed) + len(h.pool.follow); n != 0 {
-		t.Errorf("the pool holds %d", n)
+	if a, b, c, d := h.pool.Held(); a+b+c+d != 0 {
+		t.Errorf("the pool holds %d drives, %d runs, %d failures, %d followed runs", a, b, c, d)
 	}
 }
 
@@ -425,8 +418,7 @@ func (q *forgetful) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
 	return q.Queue.Put(ctx, run)
 }
 
-// What was woken over a bound waits for its place; what is to be started is refused. A parked run
-// has no place.
+// What was woken over a bound waits for its place; what is to be started is refused. A parked run has no place.
 func TestPool_Bounds(t *testing.T) {
 	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
 	var parked []toolcrib.RunID
@@ -440,9 +432,9 @@ func TestPool_Bounds(t *testing.T) {
 	}
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	first := h.start("slow")
-	for end := time.Now().Add(patience); len(h.pool.slots) != 2; time.Sleep(time.Millisecond) { // and what waits for the queue
+	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) { // and what waits for the queue
 		if time.Now().After(end) {
-			t.Fatalf("%d workers, want 2", len(h.pool.slots))
+			t.Fatalf("%d workers, want 2", h.pool.Workers())
 		}
 	}
 	if _, err := h.pool.Start(t.Context(), ann, h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
@@ -472,7 +464,7 @@ func (h *poolHouse) decide(run toolcrib.RunID) {
 	rec := h.record(run)
 	v, err := h.s.Approval(h.t.Context(), root, rec.Pending.ApprovalID)
 	if err == nil {
-		_, err = h.s.Decide(h.t.Context(), root, v, Decision{
+		_, err = h.s.Decide(h.t.Context(), root, v, service.Decision{
 			Word: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest,
 		})
 	}
@@ -481,12 +473,12 @@ func (h *poolHouse) decide(run toolcrib.RunID) {
 	}
 }
 
-// A run that waits for its provider asks again when its time has come; an approval that has
-// expired is denied, and the run continues. Neither needs anybody.
+// A run that waits for its provider asks again when its time has come; an approval that has expired is denied, and the
+// run continues. Neither needs anybody.
 func TestPool_TimeHasCome(t *testing.T) {
 	h := poolOn(t, "approvals: {expire: 1h}\n", time.Minute, nil)
 	fails, asks := h.start("fails"), h.start("asks")
-	for _, d := range []*Drive{fails, asks} {
+	for _, d := range []*worker.Drive{fails, asks} {
 		if err := d.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -501,7 +493,7 @@ func TestPool_TimeHasCome(t *testing.T) {
 		{30 * time.Second, []toolcrib.Status{toolcrib.StatusWaitingForProvider, toolcrib.StatusWaitingForApproval}},
 		{61 * time.Second, []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval}},
 	} {
-		if err := h.pool.due(t.Context(), time.Now().Add(c.at)); err != nil {
+		if err := h.pool.QueueDue(t.Context(), time.Now().Add(c.at)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -524,28 +516,25 @@ func TestPool_FreedInTheMiddle(t *testing.T) {
 	if err := d.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.pool.mu.Lock()
-	h.pool.failed[d.ID()] = failure{next: time.Now().Add(time.Hour)}
-	h.pool.mu.Unlock()
+	h.pool.Delay(d.ID(), time.Hour)
 	leaf := h.record(h.record(d.ID()).Pending.Run).ID
 	if _, err := h.s.Cancel(t.Context(), ann, string(leaf)); err != nil {
 		t.Fatal(err)
 	}
 	before := h.takenUp(d.ID())
-	if err := h.pool.due(t.Context(), time.Now()); err != nil {
+	if err := h.pool.QueueDue(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
 	if now := h.takenUp(d.ID()); now != before {
 		t.Errorf("the run was taken up %d times, though it is to wait", now-before)
 	}
-	h.pool.mu.Lock()
-	delete(h.pool.failed, d.ID())
-	h.pool.mu.Unlock()
+	h.pool.Delay(d.ID(), 0)
 	h.becomes(d.ID(), toolcrib.StatusCompleted)
 }
 
-// Who follows a run up to its pause follows it on if what a run below waited for was decided, though no worker has it yet.
+// Who follows a run up to its pause follows it on if what a run below waited for was decided, though no worker has it
+// yet.
 func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: asks, task: Write.}}]\n- {text: done}\n")
@@ -553,18 +542,16 @@ func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 	if err := d.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-d.work.over
+	<-d.Over()
 	ended := ""
 	follow := func() error {
-		q := Follow{Run: string(d.ID()), Parks: true}
+		q := worker.Follow{Run: string(d.ID()), Parks: true}
 		return h.pool.Follow(t.Context(), ann, q, func(f journal.Frame) error { ended = f.Event; return nil })
 	}
 	if err := follow(); err != nil || ended != string(journal.KindPaused) {
 		t.Errorf("before the decision, it ends with %s, error %v", ended, err)
 	}
-	h.pool.mu.Lock()
-	h.pool.failed[d.ID()] = failure{next: time.Now().Add(time.Hour)} // no worker takes it
-	h.pool.mu.Unlock()
+	h.pool.Delay(d.ID(), time.Hour) // no worker takes it
 	h.decide(h.record(d.ID()).Pending.Run)
 	over := make(chan error)
 	go func() { over <- follow() }()
@@ -573,9 +560,7 @@ func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 		t.Fatalf("the stream ends with %s, error %v, though the run continues", ended, err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	h.pool.mu.Lock()
-	delete(h.pool.failed, d.ID())
-	h.pool.mu.Unlock()
+	h.pool.Delay(d.ID(), 0)
 	if err := <-over; err != nil || ended != string(journal.KindDone) {
 		t.Errorf("after the decision, it ends with %s, error %v", ended, err)
 	}
@@ -591,7 +576,7 @@ func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
 	if err := d.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-d.work.over
+	<-d.Over()
 	page, err := h.s.Env.Store.Runs(t.Context(), store.Filter{Parent: d.ID(), Limit: 1})
 	if err != nil || len(page.Runs) != 1 {
 		t.Fatal(page, err)
@@ -599,7 +584,7 @@ func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
 	middle := page.Runs[0].ID
 	h.decide(h.record(middle).Pending.Run)
 	ended := ""
-	err = h.pool.Follow(t.Context(), ann, Follow{Run: string(middle), Parks: true}, func(f journal.Frame) error {
+	err = h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(middle), Parks: true}, func(f journal.Frame) error {
 		ended = f.Event
 		return nil
 	})
@@ -624,7 +609,7 @@ models:
 	}
 	below := h.record(d.ID()).Pending.Run
 	seq := []toolcrib.Seq{h.record(d.ID()).LastSeq, h.record(below).LastSeq}
-	q := ResumeRequest{Run: string(d.ID()), Model: "quick/x", Message: "Go.", Add: journal.Granted{Iterations: 2}}
+	q := service.ResumeRequest{Run: string(d.ID()), Model: "quick/x", Message: "Go.", Add: journal.Granted{Iterations: 2}}
 	_, err := h.pool.Resume(t.Context(), ann, q)
 	if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 		t.Errorf("a model without a price: %v", err)
@@ -641,26 +626,41 @@ models:
 
 // A limit that was raised is not forgotten if the server ends before the run continues.
 func TestPool_RaisedAndLost(t *testing.T) {
+	q := &forgetful{}
 	h := poolOn(t, `  boss: {model: slow/x}
   short: {model: fails/x, limits: {max_iterations: 1, on_limit: ask}}
-`, time.Minute, nil)
+`, time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: short, task: Look.}}]\n- {text: done}\n")
 	h.write("fails.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: looked}\n")
-	for _, name := range []string{"short", "boss"} {
-		d := h.start(name)
+	drives := []*worker.Drive{h.start("short"), h.start("boss")}
+	for _, d := range drives {
 		if err := d.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		q := ResumeRequest{Run: string(d.ID()), Add: journal.Granted{Iterations: 2}}
-		if err := h.s.added(t.Context(), ann, q); err != nil {
+		<-d.Over()
+	}
+	q.forget.Store(true)
+	for _, d := range drives {
+		r := service.ResumeRequest{Run: string(d.ID()), Add: journal.Granted{Iterations: 2}}
+		if _, err := h.pool.Resume(t.Context(), ann, r); err != nil {
 			t.Fatal(err)
 		}
+		if rec := h.record(d.ID()); rec.Status.Ended() {
+			t.Fatalf("the run is %s, though the queue has lost it", rec.Status)
+		}
+	}
+	if err := h.pool.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.s.Drivers.Close()
+	h.s, h.pool = h.open(time.Minute, nil)
+	for _, d := range drives {
 		h.becomes(d.ID(), toolcrib.StatusCompleted)
 	}
 }
 
-// Two processes on one folder: each drives what it started, and what the other leaves is taken up
-// by the one that is there. Nothing is driven twice.
+// Two processes on one folder: each drives what it started, and what the other leaves is taken up by the one that is
+// there. Nothing is driven twice.
 func TestPool_TwoProcesses(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	theirs, other := h.open(time.Minute, nil)
@@ -670,7 +670,7 @@ func TestPool_TwoProcesses(t *testing.T) {
 	if n := h.takenUp(d.ID()); n != 1 {
 		t.Errorf("the run was taken up %d times", n)
 	}
-	if _, err := other.Resume(t.Context(), ann, ResumeRequest{Run: string(d.ID())}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+	if _, err := other.Resume(t.Context(), ann, service.ResumeRequest{Run: string(d.ID())}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("resumed elsewhere: %v", err)
 	}
 	h.write("slow.script", "- {text: slowly}\n")
@@ -687,18 +687,18 @@ func TestPool_TwoProcesses(t *testing.T) {
 	t.Logf("taken over and done after %v", time.Since(start))
 }
 
-// A request with a key that a run has gets that run, also in another process, and whatever the
-// bounds say; another request with it is a conflict.
+// A request with a key that a run has gets that run, also in another process, and whatever the bounds say; another
+// request with it is a conflict.
 func TestPool_Once(t *testing.T) {
 	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
 	r := h.request("slow")
-	r.Once = Once(ann, "key", "POST", "Go.")
+	r.Once = service.Once(ann, "key", "POST", "Go.")
 	d, err := h.pool.Start(t.Context(), ann, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, other := h.open(time.Minute, nil)
-	for _, p := range []*Pool{h.pool, other} {
+	for _, p := range []*service.Pool{h.pool, other} {
 		again, err := p.Start(t.Context(), ann, r)
 		if err != nil || again.ID() != d.ID() {
 			t.Fatalf("%v, %v, want %s", again, err, d.ID())
@@ -707,12 +707,12 @@ func TestPool_Once(t *testing.T) {
 			t.Errorf("%v, %s", err, h.record(d.ID()).Status)
 		}
 	}
-	r.Once = Once(ann, "key", "POST", "Stop.")
+	r.Once = service.Once(ann, "key", "POST", "Stop.")
 	if _, err := other.Start(t.Context(), ann, r); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("the key with another request: %v", err)
 	}
-	bob := Once(toolcrib.Principal{User: "bob"}, "key", "POST", "Go.")
-	if none := Once(ann, "", "POST"); none != "" || bob == Once(ann, "key", "POST", "Go.") {
+	bob := service.Once(toolcrib.Principal{User: "bob"}, "key", "POST", "Go.")
+	if none := service.Once(ann, "", "POST"); none != "" || bob == service.Once(ann, "key", "POST", "Go.") {
 		t.Errorf("%q, %q", none, bob)
 	}
 }
@@ -740,8 +740,8 @@ func TestPool_Cancel(t *testing.T) {
 	}
 }
 
-// A run that waits holds nothing: no place in the pool, no drive, no connection to its provider.
-// All runs have one adapter for a provider, so that its limits hold for all of them together.
+// A run that waits holds nothing: no place in the pool, no drive, no connection to its provider. All runs have one
+// adapter for a provider, so that its limits hold for all of them together.
 func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 	var connections, at, most atomic.Int32
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -765,9 +765,9 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 	api.Start()
 	defer api.Close()
 	t.Setenv("POOL_TEST_API", api.URL)
-	h := poolOn(t, "", runLease, nil)
+	h := poolOn(t, "", 0, nil)
 	const runs = 16
-	drives, ids := make([]weak.Pointer[Drive], runs), make([]toolcrib.RunID, runs)
+	drives, ids := make([]weak.Pointer[worker.Drive], runs), make([]toolcrib.RunID, runs)
 	var all sync.WaitGroup
 	for i := range runs {
 		all.Go(func() {
@@ -792,12 +792,10 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections to the provider, want 1 for all runs", n)
 	}
-	h.pool.mu.Lock()
-	if n := len(h.pool.drives) + len(h.pool.runs); n != 0 {
-		t.Errorf("the pool holds %d", n)
+	if a, b, _, _ := h.pool.Held(); a+b != 0 {
+		t.Errorf("the pool holds %d drives, %d runs", a, b)
 	}
-	h.pool.mu.Unlock()
-	held := func(d weak.Pointer[Drive]) bool { return d.Value() != nil }
+	held := func(d weak.Pointer[worker.Drive]) bool { return d.Value() != nil }
 	for end := time.Now().Add(patience); slices.ContainsFunc(drives, held); time.Sleep(10 * time.Millisecond) {
 		if runtime.GC(); time.Now().After(end) {
 			t.Fatal("something holds the drive of a run that waits")
@@ -807,7 +805,7 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 
 // What a model says while somebody reads the kept events is not told after the reply that it became.
 func TestPool_FollowedWhileItSpeaks(t *testing.T) {
-	h := poolOn(t, "", runLease, nil)
+	h := poolOn(t, "", 0, nil)
 	d, err := h.pool.Start(t.Context(), ann, h.request("asks"))
 	if err == nil {
 		err = d.Wait(t.Context())
@@ -815,27 +813,22 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-d.work.over // it has told that the drive is over
+	<-d.Over() // it has told that the drive is over
 	token := func(text string) {
-		h.pool.tell(d.ID(), journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: text}})
+		h.pool.Send(d.ID(), journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: text}})
 	}
-	h.pool.mu.Lock()
-	h.pool.runs[d.ID()] = d
-	h.pool.mu.Unlock()
+	h.pool.Redrive(d, 0)
 	var last toolcrib.Seq
 	said := ""
-	err = h.pool.Follow(t.Context(), ann, Follow{Run: string(d.ID()), Parks: true}, func(f journal.Frame) error {
+	err = h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Parks: true}, func(f journal.Frame) error {
 		if last == 0 { // the first of those that the store has
-			d.told = 1
+			h.pool.Redrive(d, 1)
 			token("before the reply")
 		}
 		if last = max(last, f.Seq); f.Event == string(journal.KindPaused) {
-			d.told = last
+			h.pool.Redrive(d, last)
 			token("after it")
-			h.pool.mu.Lock()
-			delete(h.pool.runs, d.ID())
-			h.pool.mu.Unlock()
-			h.pool.tell(d.ID(), journal.Frame{})
+			h.pool.EndRedrive(d)
 		}
 		if f.Event == journal.FrameToken {
 			said += f.Data.(journal.TextView).Text
@@ -847,62 +840,8 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	}
 }
 
-// Who does not read for a while gets what a model said meanwhile in larger pieces, and is told if there
-// was too much of it.
-func TestFollower_JoinsPieces(t *testing.T) {
-	one := &follower{ready: make(chan struct{}, 1)}
-	said := ""
-	say := func(text string, after toolcrib.Seq) {
-		view := journal.TextView{Text: text, From: len(said)}
-		one.put(&queuedFrame{journal.Frame{Event: journal.FrameToken, Data: view}, after})
-		said += text
-	}
-	for i := range 5000 {
-		say("word "+strconv.Itoa(i)+" ", 3)
-	}
-	heard, n := "", len(one.queue)
-	for _, f := range one.queue {
-		heard += f.Data.(journal.TextView).Text
-	}
-	if one.missed != 0 || heard != said || n > followed {
-		t.Errorf("%d left out, %d pieces, %d of %d bytes", one.missed, n, len(heard), len(said))
-	}
-	delta := func(name, text string) *queuedFrame {
-		view := journal.CallDeltaView{ID: "call_1", Name: name, ArgumentsDelta: text}
-		return &queuedFrame{journal.Frame{Event: journal.FrameToolCallDelta, Data: view}, 3}
-	}
-	call := delta("read_file", "{")
-	if !call.join(delta("", "}")) || call.Data.(journal.CallDeltaView).ArgumentsDelta != "{}" {
-		t.Errorf("%+v", call)
-	}
-	if call.join(delta("read_file", "{")) { // a name begins it again
-		t.Errorf("%+v", call)
-	}
-	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // of different moments
-		if say("x", seq); len(one.queue) > followed {
-			t.Fatal("the queue grows without end")
-		}
-	}
-	if say("y", 3); one.missed != 2 || len(one.queue) != followed {
-		t.Errorf("%d left out, %d queued", one.missed, len(one.queue))
-	}
-	// Kept frames are read from the store then; that the reader is told about is live ones only.
-	one, p := &follower{ready: make(chan struct{}, 1)}, &Pool{}
-	for seq := range toolcrib.Seq(followed + 10) {
-		one.put(&queuedFrame{journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, seq + 1})
-	}
-	for f, ok := p.dequeue(one); ok; f, ok = p.dequeue(one) {
-		if behind, _ := p.lagged(one); behind != (f.Seq == followed) {
-			t.Fatalf("at event %d of %d that are queued: behind %v", f.Seq, followed, behind)
-		}
-	}
-	if one.missed != 0 {
-		t.Errorf("%d kept frames count as left out", one.missed)
-	}
-}
-
-// A message that comes by another process is read, although the driver looks for those only now and then:
-// the store ends no run that has one.
+// A message that comes by another process is read, although the driver looks for those only now and then: the store
+// ends no run that has one.
 func TestPool_MessageOfAnotherProcess(t *testing.T) {
 	h := poolOn(t, "", time.Second, nil)
 	h.write("slow.script", "- {text: one, delay: 100ms}\n- {text: heard}\n")
@@ -914,56 +853,11 @@ func TestPool_MessageOfAnotherProcess(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		run, err := d.Run(t.Context(), ann)
+		run, err := h.pool.Outcome(t.Context(), ann, d)
 		if err != nil || run.Content != "heard" {
 			t.Errorf("%q, %v", run.Content, err)
 		}
 		return
 	}
 	t.Fatal("every run ended before the message came")
-}
-
-func TestUntilSweep(t *testing.T) {
-	for took, want := range map[time.Duration]time.Duration{
-		0: time.Second, 100 * time.Millisecond: 5 * time.Second, time.Minute: 30 * time.Second,
-	} {
-		if got := untilSweep(took); got != want {
-			t.Errorf("after a sweep of %v: %v, want %v", took, got, want)
-		}
-	}
-}
-
-// staleStore has an older record of a run the first time that it is asked.
-type staleStore struct {
-	store.Store
-	old []store.RunRecord
-}
-
-// Run implements [store.Store].
-func (s *staleStore) Run(ctx context.Context, run toolcrib.RunID) (store.RunRecord, error) {
-	if len(s.old) > 0 {
-		rec := s.old[0]
-		s.old = s.old[1:]
-		return rec, nil
-	}
-	return s.Store.Run(ctx, run)
-}
-
-// A run that continues while it is read is not shown as one that waits for nothing.
-func TestRun_OfOneMoment(t *testing.T) {
-	t.Parallel()
-	h := poolOn(t, "", time.Minute, nil)
-	run := h.start("asks").run
-	h.becomes(run, toolcrib.StatusWaitingForApproval)
-	waiting := h.record(run)
-	h.decide(run)
-	h.becomes(run, toolcrib.StatusCompleted)
-	if err := h.pool.Close(t.Context()); err != nil { // nobody else reads the store
-		t.Fatal(err)
-	}
-	h.s.Env.Store = &staleStore{h.s.Env.Store, []store.RunRecord{waiting}}
-	v, err := h.s.Run(t.Context(), ann, string(run))
-	if err != nil || v.Status != toolcrib.StatusCompleted {
-		t.Errorf("the run is %s (%v) with pending %+v", v.Status, err, v.Pending)
-	}
 }

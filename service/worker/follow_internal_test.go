@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// Who does not read for a while gets what a model said meanwhile in larger pieces, and is told if there was too much of
+// it.
+func TestFollower_JoinsPieces(t *testing.T) {
+	one := &Subscription{ready: make(chan struct{}, 1)}
+	said := ""
+	say := func(text string, after toolcrib.Seq) {
+		view := journal.TextView{Text: text, From: len(said)}
+		one.put(&queuedFrame{journal.Frame{Event: journal.FrameToken, Data: view}, after})
+		said += text
+	}
+	for i := range 5000 {
+		say("word "+strconv.Itoa(i)+" ", 3)
+	}
+	heard, n := "", len(one.queue)
+	for _, f := range one.queue {
+		heard += f.Data.(journal.TextView).Text
+	}
+	if one.missed != 0 || heard != said || n > maxQueued {
+		t.Errorf("%d left out, %d pieces, %d of %d bytes", one.missed, n, len(heard), len(said))
+	}
+	delta := func(name, text string) *queuedFrame {
+		view := journal.CallDeltaView{ID: "call_1", Name: name, ArgumentsDelta: text}
+		return &queuedFrame{journal.Frame{Event: journal.FrameToolCallDelta, Data: view}, 3}
+	}
+	call := delta("read_file", "{")
+	if !call.join(delta("", "}")) || call.Data.(journal.CallDeltaView).ArgumentsDelta != "{}" {
+		t.Errorf("%+v", call)
+	}
+	if call.join(delta("read_file", "{")) { // a name begins it again
+		t.Errorf("%+v", call)
+	}
+	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // of different moments
+		if say("x", seq); len(one.queue) > maxQueued {
+			t.Fatal("the queue grows without end")
+		}
+	}
+	if say("y", 3); one.missed != 2 || len(one.queue) != maxQueued {
+		t.Errorf("%d left out, %d queued", one.missed, len(one.queue))
+	}
+	// Kept frames are read from the store then; that the reader is told about is live ones only.
+	one, p := &Subscription{ready: make(chan struct{}, 1)}, &Pool{}
+	for seq := range toolcrib.Seq(maxQueued + 10) {
+		one.put(&queuedFrame{journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, seq + 1})
+	}
+	for f, ok := p.dequeue(one); ok; f, ok = p.dequeue(one) {
+		if behind, _ := p.lagged(one); behind != (f.Seq == maxQueued) {
+			t.Fatalf("at event %d of %d that are queued: behind %v", f.Seq, maxQueued, behind)
+		}
+	}
+	if one.missed != 0 {
+		t.Errorf("%d kept frames count as left out", one.missed)
+	}
+}
+
+func TestUntilSweep(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: time.Second, 100 * time.Millisecond: 5 * time.Second, time.Minute: 30 * time.Second,
+	} {
+		if got := untilSweep(took); got != want {
+			t.Errorf("after a sweep of %v: %v, want %v", took, got, want)
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/queue"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const (
+	// maxDrives is the number of runs that a [Pool] drives at a time.
+	maxDrives = 256
+	// runLease is how long a worker keeps its run without renewing the lease. A run whose worker hangs continues with
+	// another one within twice this time.
+	runLease = 4 * time.Second
+	// beginWait is how long a request waits for a worker to begin its run.
+	beginWait = time.Second
+	// settleWait is how long the queue may take to answer.
+	settleWait = 5 * time.Second
+	queueDir   = "queue"
+	// maxKnown bounds the failures and the waiting runs that a pool keeps. The sweep finds the others in the store.
+	maxKnown = 10_000
+)
+
+// Pool drives runs in the background: those that a request starts or resumes, and those of its drivers that were
+// interrupted. The client may disconnect. Every run continues in the same way: it is queued, and a worker takes it.
+type Pool struct {
+	env     *env.Env
+	drivers Drivers
+	runner  Runner
+	queue   queue.Queue
+	log     *slog.Logger
+	lease   time.Duration
+
+	ctx      context.Context // of the runs
+	end      context.CancelCauseFunc
+	running  sync.WaitGroup
+	slots    chan struct{} // one for each busy worker
+	stopBeat func()
+
+	mu       sync.Mutex
+	drives   map[*Drive]bool           // the active drives
+	runs     map[toolcrib.RunID]*Drive // the same drives, once their runs have IDs
+	waiting  map[toolcrib.RunID]waiting
+	follow   map[toolcrib.RunID]map[*Subscription]bool
+	lastSeqs map[toolcrib.RunID]knownSeq // of runs that are followed here and not driven here
+	failed   map[toolcrib.RunID]failure
+}
+
+// Options configure a [Pool].
+type Options struct {
+	Env     *env.Env
+	Drivers Drivers
+	Runner  Runner
+	Queue   queue.Queue // if nil, one in this process is used
+	Log     *slog.Logger
+}
+
+// Runner drives runs for a [Pool], under the configuration in effect.
+type Runner interface {
+	// Config returns the configuration in effect.
+	Config() *config.Config
+	// Resume resumes a run and drives it until it ends or parks. approve applies to calls that need an approval; if it is
+	// "", the run parks.
+	Resume(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, approve agent.Approve, w *Work) (
+		*agent.State, error)
+	// Waits reports whether a run or one below it waits for a person, a client or a provider.
+	Waits(ctx context.Context, rec store.RunRecord) (bool, error)
+	// ExpireClient ends the calls of a run whose client has taken too long.
+	ExpireClient(ctx context.Context, run toolcrib.RunID) error
+}
+
+// failure is the time of the next attempt to resume a run that could not be resumed.
+type failure struct {
+	next  time.Time
+	pause time.Duration
+}
+
+// waiting is a run that could continue, but its user or agent has reached a bound.
+type waiting struct {
+	user, agent string
+	since       time.Time
+}
+
+// New returns a pool. It looks for runs that can continue until Close is called.
+func New(o Options) (*Pool, error) {
+	lease := cmp.Or(o.Env.Lease, runLease)
+	if o.Queue == nil {
+		var err error
+		if o.Queue, err = queue.Open(context.Background(), filepath.Join(o.Env.DataDir, queueDir), lease); err != nil {
+			return nil, err
+		}
+	}
+	p := &Pool{
+		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, log: o.Log, lease: lease,
+		slots: make(chan struct{}, maxDrives), drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{},
+		waiting: map[toolcrib.RunID]waiting{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
+		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
+	}
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	beat, stop := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() { p.beat(beat) })
+	p.stopBeat = func() {
+		stop()
+		beats.Wait()
+	}
+	p.running.Go(p.take)
+	p.running.Go(p.sweep)
+	p.running.Go(p.expireClients)
+	return p, nil
+}
+
+var errClosed = errors.New("the server has ended")
+
+// Close leaves the runs to be resumed later, and waits until the workers have stopped or ctx ends.
+func (p *Pool) Close(ctx context.Context) (err error) {
+	p.end(errClosed)
+	p.mu.Lock()
+	for _, d := range p.runs {
+		if d.work == nil && !d.held {
+			p.drop(d, p.closing(d.run))
+		}
+	}
+	p.mu.Unlock()
+	stopped := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	p.stopBeat()
+	p.queue.Close()
+	return err
+}
+
+// Begin has a worker start a run, within the bounds, and returns when the run is in the journal. The run is not queued:
+// it is started and taken up in one append. s may be nil.
+func (p *Pool) Begin(
+	user, agentName, once string, s *Subscription, start func(context.Context, *Work) (*agent.State, error),
+) (*Drive, error) {
+	d, err := p.Reserve(user, agentName, "", once)
+	if err != nil {
+		return nil, err
+	}
+	w := p.newWork(d, nil)
+	w.subscription = s
+	p.mu.Lock()
+	if d.work, d.held = w, false; p.ctx.Err() != nil {
+		p.drop(d, p.closing(""))
+	} else {
+		p.running.Go(func() {
+			select {
+			case p.slots <- struct{}{}:
+				defer func() { <-p.slots }()
+			default: // the last slot belongs to the goroutine that waits for the queue
+			}
+			p.carryNew(w, start)
+		})
+	}
+	p.mu.Unlock()
+	select {
+	case <-d.begun:
+	case <-d.done:
+		if d.run == "" {
+			return nil, d.err
+		}
+	}
+	return d, nil
+}
+
+// Reserve returns a drive that counts as active, if the bounds allow it. run is "" if the run has no ID yet, and once
+// is the key of the request. No worker takes the run until [Drive.Queue] or [Drive.Release] is called.
+func (p *Pool) Reserve(user, agentName string, run toolcrib.RunID, once string) (*Drive, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, p.closing("")
+	}
+	if p.runs[run] != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
+	}
+	bound := p.reached(user, agentName)
+	if bound == "" && len(p.drives) >= maxDrives {
+		bound = "the server has reached its limit of active runs"
+	}
+	if bound != "" {
+		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s; try again later", bound)
+		err.RetryAfter = time.Second
+		return nil, err
+	}
+	d := p.newDrive(user, agentName, run)
+	d.held, d.once = true, once
+	return d, nil
+}
+
+// Hold keeps workers from a run until [Drive.Release] is called, without regard to the bounds. The drive is nil if a
+// worker has the run.
+func (p *Pool) Hold(user, agentName string, run toolcrib.RunID) (*Drive, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, p.closing("")
+	}
+	d := p.runs[run]
+	switch {
+	case d == nil:
+		d = p.newDrive(user, agentName, run)
+	case d.taken():
+		return nil, nil
+	}
+	d.held = true
+	return d, nil
+}
+
+// Stop ends a run with cause, now or as soon as a worker has it, and waits until its drive is over, the time has passed
+// or ctx ends. It returns false if the pool does not drive the run.
+func (p *Pool) Stop(ctx context.Context, run toolcrib.RunID, cause error, most time.Duration) bool {
+	p.mu.Lock()
+	d := p.runs[run]
+	if d != nil {
+		if d.cause = cause; d.work != nil {
+			d.work.cancel(cause)
+		}
+	}
+	p.mu.Unlock()
+	if d == nil {
+		return false
+	}
+	select {
+	case <-d.done: // its worker may have lost the run, and the next worker does not know the cause
+	case <-time.After(most):
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// Wake continues the run at the top of a run after a decision, a result or a message. If it waits for something else,
+// it stays parked.
+func (p *Pool) Wake(run toolcrib.RunID) {
+	rec, err := p.env.Store.Run(p.ctx, run)
+	if err == nil {
+		rec, err = p.env.Top(p.ctx, rec)
+	}
+	if err == nil { // otherwise the sweep finds the run
+		p.wake(rec)
+	}
+}
+
+// wake is Wake for the run at the top.
+func (p *Pool) wake(rec store.RunRecord) {
+	if rec.Driver != p.env.Driver || rec.Status.Ended() {
+		return
+	}
+	p.mu.Lock()
+	if d := p.runs[rec.ID]; d != nil && d.taken() {
+		d.again = true
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	p.put(rec.ID)
+}
+
+// put queues a run that can continue. If that fails, the sweep queues it later.
+func (p *Pool) put(run toolcrib.RunID) {
+	ctx, cancel := context.WithTimeout(p.ctx, settleWait)
+	defer cancel()
+	if _, err := p.queue.Put(ctx, run); err != nil && p.ctx.Err() == nil {
+		p.log.Warn("cannot queue a run; trying again", "run", run, "error", err)
+	}
+}
+
+// Queued returns the number of queued runs that no worker has taken, or 0 if the queue does not answer.
+func (p *Pool) Queued(ctx context.Context) int {
+	n, _ := p.queue.Depth(ctx)
+	return n
+}
+
+// Active returns the number of runs that the pool drives.
+func (p *Pool) Active() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.drives)
+}
+
+// reached returns the bound that a user or an agent has reached, or "". The pool is locked.
+func (p *Pool) reached(user, agentName string) string {
+	c, ofUser, ofAgent := p.runner.Config(), 0, 0
+	for d := range p.drives {
+		if d.user == user {
+			ofUser++
+		}
+		if d.agent == agentName {
+			ofAgent++
+		}
+	}
+	switch bound := c.Agents[agentName].MaxConcurrent; {
+	case c.Server.MaxRunsPerUser > 0 && ofUser >= c.Server.MaxRunsPerUser:
+		return "you have reached server.max_runs_per_user active runs"
+	case bound > 0 && ofAgent >= bound:
+		return "agent " + agentName + " has reached its max_concurrent active runs"
+	}
+	return ""
+}
+
+// closing returns the error for a run that is left because the server ends.
+func (p *Pool) closing(run toolcrib.RunID) error {
+	text := "the server is shutting down; try again later"
+	if run != "" {
+		text = "the server is shutting down; run " + string(run) + " continues after the restart"
+	}
+	err := toolcrib.Errorf(toolcrib.CodeOverloaded, "%s", text)
+	err.RetryAfter = time.Second
+	return err
+}
+
+// newDrive returns a drive that counts as active. The pool is locked.
+func (p *Pool) newDrive(user, agentName string, run toolcrib.RunID) *Drive {
+	d := &Drive{
+		pool: p, user: user, agent: agentName, run: run, begun: make(chan struct{}), done: make(chan struct{}),
+	}
+	if p.drives[d] = true; run != "" {
+		p.runs[run] = d
+	}
+	return d
+}
+
+// drop ends a drive and queues the run that waits for its place. The pool is locked.
+func (p *Pool) drop(d *Drive, err error) {
+	if !p.drives[d] {
+		return
+	}
+	delete(p.drives, d)
+	if p.runs[d.run] == d {
+		delete(p.runs, d.run)
+	}
+	d.err = err
+	close(d.done)
+	if p.ctx.Err() != nil {
+		return
+	}
+	next := p.nextWaiting(d)
+	if d.again {
+		next = append(next, d.run)
+	}
+	if len(next) > 0 {
+		p.running.Go(func() {
+			for _, run := range next {
+				p.put(run)
+			}
+		})
+	}
+}
+
+// nextWaiting removes and returns the run that has waited longest for the place of a drive. The pool is locked.
+func (p *Pool) nextWaiting(d *Drive) (next []toolcrib.RunID) {
+	var first waiting
+	for run, w := range p.waiting {
+		if w.user != d.user && w.agent != d.agent || next != nil && !w.since.Before(first.since) ||
+			p.reached(w.user, w.agent) != "" {
+			continue
+		}
+		first, next = w, []toolcrib.RunID{run}
+	}
+	if next != nil {
+		delete(p.waiting, next[0])
+	}
+	return next
+}

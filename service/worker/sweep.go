@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const (
+	// sweepEvery is how often the pool looks for runs that can continue. It looks less often if that takes long, so that
+	// it takes a small part of the time.
+	sweepEvery = time.Second
+	sweepPart  = 50
+	sweepMost  = 30 * time.Second
+	// failedMost bounds the time between two attempts to resume a run.
+	failedMost = 5 * time.Minute
+)
+
+// sweep queues runs that can continue until the pool is closed: the queue may have lost them, another process may have
+// decided about them, or their time has come.
+func (p *Pool) sweep() {
+	var unmark func()
+	defer func() {
+		if unmark != nil {
+			unmark()
+		}
+	}()
+	for {
+		start := time.Now()
+		if unmark == nil {
+			unmark = p.mark()
+		}
+		err := p.queueInterrupted(p.ctx)
+		if err == nil {
+			err = p.queueDue(p.ctx, start)
+		}
+		if err != nil && p.ctx.Err() == nil {
+			p.log.Warn("cannot list runs that can continue", "error", err)
+		}
+		if Pause(p.ctx, untilSweep(time.Since(start))) != nil {
+			return
+		}
+	}
+}
+
+// untilSweep returns the pause after a sweep that took so long. A machine that was suspended for some seconds must not
+// delay the next sweep by minutes.
+func untilSweep(took time.Duration) time.Duration {
+	return min(max(sweepEvery, sweepPart*took), sweepMost)
+}
+
+// ServerLock is claimed like a run by a server, so that other processes see that the data folder has one.
+const ServerLock toolcrib.RunID = "server"
+
+// mark claims [ServerLock], unless another server has it.
+func (p *Pool) mark() (unmark func()) {
+	if p.env.Driver != env.DriverServer || p.drivers.Driven(ServerLock) {
+		return nil
+	}
+	unmark, _ = p.drivers.Take(ServerLock) // with an error another server was quicker
+	return unmark
+}
+
+// queueInterrupted queues the runs of these drivers that no process has and that wait for nothing.
+func (p *Pool) queueInterrupted(ctx context.Context) error {
+	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
+	for rec, err := range p.env.Each(ctx, f) {
+		if err != nil {
+			return err
+		}
+		rec, err := p.env.Top(ctx, rec)
+		if err != nil || rec.Driver != p.env.Driver || rec.Status.Ended() {
+			continue // runs verify reports a run that cannot be read
+		}
+		p.mu.Lock()
+		d := p.runs[rec.ID]
+		skip := d != nil && d.taken() || time.Now().Before(p.failed[rec.ID].next)
+		_, waits := p.waiting[rec.ID]
+		waits = waits && p.reached(rec.User, rec.Agent) != "" // its place may have become free in another process
+		p.mu.Unlock()
+		if !skip && !waits && (d != nil || !p.drivers.Driven(rec.ID)) {
+			p.put(rec.ID)
+		}
+	}
+	return nil
+}
+
+// queueDue queues runs whose time has come: their provider is to be asked again, their approval has expired, or the run
+// below them that they wait for was cancelled.
+func (p *Pool) queueDue(ctx context.Context, now time.Time) error {
+	filters := []store.Filter{{Retry: now}, {Freed: true}}
+	if after := p.runner.Config().Approvals.Expire.Std(); after > 0 {
+		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
+		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})
+	}
+	for _, f := range filters {
+		f.Limit = store.MaxLimit
+		for rec, err := range p.env.Each(ctx, f) {
+			if err != nil {
+				return err
+			}
+			top, err := p.env.Top(ctx, rec)
+			if err != nil || top.Driver != p.env.Driver {
+				continue
+			}
+			p.mu.Lock()
+			later := now.Before(p.failed[top.ID].next)
+			p.mu.Unlock()
+			if !later && rec.Pending != nil && (f.Freed || rec.Pending.Kind != string(journal.ApprovalInDoubt)) {
+				p.wake(top)
+			}
+		}
+	}
+	return nil
+}
+
+// Clients that have taken too long are looked for at intervals between these.
+const (
+	leastExpiry = 100 * time.Millisecond
+	mostExpiry  = time.Minute
+)
+
+// expireClients ends calls whose clients have taken too long, until the pool is closed. The sweep continues their runs.
+func (p *Pool) expireClients() {
+	for {
+		now := time.Now()
+		// A run that begins to wait after this look has the whole time.
+		next := now.Add(p.runner.Config().Server.ClientToolTimeout.Std())
+		for rec, err := range p.env.Each(p.ctx, store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForTool}}) {
+			switch {
+			case err != nil:
+				if p.ctx.Err() == nil {
+					p.log.Warn("cannot list runs that wait for their clients", "error", err)
+				}
+				continue
+			case rec.Driver != p.env.Driver || rec.Pending == nil || rec.Pending.ExpiresAt == nil:
+				continue
+			}
+			if at := *rec.Pending.ExpiresAt; at.After(now) {
+				if at.Before(next) {
+					next = at
+				}
+				continue
+			}
+			if err := p.runner.ExpireClient(p.ctx, rec.ID); err != nil && !settled(err) {
+				p.log.Warn("cannot time out a client tool call", "run", rec.ID, "error", err)
+			}
+		}
+		if Pause(p.ctx, min(max(time.Until(next), leastExpiry), mostExpiry)) != nil {
+			return
+		}
+	}
+}
