@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -81,16 +83,8 @@ func nextAfterFailure(s *State) Step {
 	}
 	if delay, ok := s.retryDelay(f, next > 0); ok {
 		step := askAgain(s, s.Failures+1, delay)
-		switch {
-		case step.Delay == 0:
-		case f.OutputBegan:
-			step.note(NoticeRestarted, "the reply broke off (%s) and is requested again; ignore what was shown of it", f.Class)
-		default:
-			n := journal.Noticef(NoticeRetry, "%s: %s; trying again in %s", f.Class, f.Message, step.Delay)
-			if f.Ref != "" {
-				n.Public = fmt.Sprintf("%s; trying again in %s (%s)", journal.RequestFailed(f.Class), step.Delay, f.Ref)
-			}
-			step.Notices = append(step.Notices, n)
+		if step.Delay > 0 {
+			step.Notices = append(step.Notices, s.retrying(f, step.Delay, next > 0))
 		}
 		return step
 	}
@@ -117,6 +111,38 @@ func nextAfterFailure(s *State) Step {
 	}
 	return step
 }
+
+// retrying returns the notice that a request is sent again. It is one line, without what the provider
+// said: that is in the journal and in the log.
+func (s *State) retrying(f *journal.ModelFailed, delay time.Duration, spare bool) *journal.Notice {
+	cause := strings.ReplaceAll(string(f.Class), "_", " ")
+	if f.Status > 0 {
+		cause = strconv.Itoa(f.Status)
+	}
+	again := fmt.Sprintf("trying again in %v s (%d of %d)", math.Round(delay.Seconds()*10)/10, s.Failures+1,
+		s.attempts(delay, spare))
+	if f.OutputBegan {
+		return journal.Noticef(NoticeRestarted, "%s: %s, %s; ignore what was shown of this reply", f.Provider, cause, again)
+	}
+	n := journal.Noticef(NoticeRetry, "%s: %s, %s", f.Provider, cause, again)
+	if f.Ref != "" {
+		n.Public = fmt.Sprintf("%s; %s (%s)", journal.RequestFailed(f.Class), again, f.Ref)
+	}
+	return n
+}
+
+// attempts returns how often the current request is sent at most, if the next attempt follows after
+// delay and no provider asks for a longer wait.
+func (s *State) attempts(delay time.Duration, spare bool) int {
+	n, left := s.Failures+1, s.retryFor()-s.retried-delay
+	for ; left > 0 && !(spare && n >= maxAttempts); n++ {
+		left -= backoff(n)
+	}
+	return n
+}
+
+// backoff returns the delay after so many failures in a row.
+func backoff(failures int) time.Duration { return min(firstDelay<<min(failures-1, 10), maxDelay) }
 
 // repair returns the step after a failure that another form of the request may avoid. ok reports
 // whether it is such a failure.
@@ -193,7 +219,7 @@ func (s *State) retryDelay(f *journal.ModelFailed, spare bool) (delay time.Durat
 	case after > 0:
 		return min(after, left), true
 	}
-	return min(firstDelay<<min(s.Failures-1, 10), maxDelay, left), true
+	return min(backoff(s.Failures), left), true
 }
 
 // parkForProvider releases a run until its provider can be asked again.

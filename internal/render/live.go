@@ -230,7 +230,7 @@ func (l *Live) resolved(text string) {
 // notice shows a notice, except that the budget is exhausted: the last line about the run says that, with what to do.
 func (l *Live) notice(n toolcrib.Notice) {
 	if n.Code != string(toolcrib.StopBudgetExhausted) && (l.Known == nil || !l.Known(n)) {
-		l.note(n.Code + ": " + n.Message)
+		l.note(NoticeText(n))
 	}
 }
 

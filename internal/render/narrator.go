@@ -165,8 +165,19 @@ func (n *Narrator) Frame(f journal.Frame) {
 	}
 }
 
-// NoticeRestarted is the code of the notice that the current reply begins again. What was shown of it is dropped.
-const NoticeRestarted = "reply_restarted"
+// Codes of the notices that a request is sent again. With NoticeRestarted, what was shown of the reply is dropped.
+const (
+	NoticeRestarted = "reply_restarted"
+	noticeRetry     = "retrying"
+)
+
+// NoticeText formats a notice for people.
+func NoticeText(n toolcrib.Notice) string {
+	if n.Code == noticeRetry || n.Code == NoticeRestarted {
+		return n.Message
+	}
+	return n.Code + ": " + n.Message
+}
 
 func (n *Narrator) answer(text string) {
 	show(n.Answer, text)

@@ -29,7 +29,7 @@ type Story struct {
 func (t *Story) Tell(e toolcrib.Event) {
 	t.narrator.View = View{
 		Start: t.start, Head: t.head, Thought: t.thought, Reply: t.reply, Result: t.result,
-		Note: t.note, Notice: func(n toolcrib.Notice) { t.note(n.Code + ": " + n.Message) }, Detail: t.detail,
+		Note: t.note, Notice: func(n toolcrib.Notice) { t.note(NoticeText(n)) }, Detail: t.detail,
 		Run:   func(id string) { t.detail("its story: " + cmp.Or(t.Self, "toolcrib") + " runs show " + id) },
 		Fault: func(text string) { fmt.Fprintln(t.Out, t.Style.Red("✗ "+Line(text, 4096))) },
 		Cost:  func(text string) { fmt.Fprintln(t.Out, t.Style.Dim("  "+text)) },

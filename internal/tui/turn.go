@@ -167,7 +167,7 @@ func (m *model) notice(n toolcrib.Notice) {
 	if n.Code == render.NoticeRestarted {
 		m.endReply()
 	}
-	text := n.Code + ": " + n.Message
+	text := render.NoticeText(n)
 	if m.noticed[text] {
 		return
 	}
