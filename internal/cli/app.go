@@ -59,7 +59,7 @@ type app struct {
 	hurry chan *agent.CancelError // receives the first ctrl-c while a team is asked; else nil
 
 	configFlag, dataFlag, asFlag, tokenFlag, serverFlag string
-	adminFlag, plainFlag                                bool
+	adminFlag, plainFlag, verboseFlag                   bool
 	args                                                []string // command line arguments
 
 	acting *acting // the principal the command acts for, once known
@@ -228,7 +228,14 @@ func (a *app) execute(ctx context.Context, args []string) int {
 // complain writes an error. Any line of it may contain untrusted data.
 func (a *app) complain(message string) {
 	message = guard.Visible(shortIDs(a.mask().Mask(strings.TrimRight(message, "\n"))))
-	fmt.Fprintf(a.err, "%s %s\n", a.style.Red("toolcrib:"), message)
+	const head = "toolcrib:"
+	for i, line := range strings.Split(head+" "+message, "\n") {
+		line = a.style.Question(line)
+		if i == 0 {
+			line = a.style.Red(head) + strings.TrimPrefix(line, head)
+		}
+		fmt.Fprintln(a.err, line)
+	}
 }
 
 // code returns the exit code for an error of a command. An error from cobra itself is wrong usage.
@@ -242,10 +249,15 @@ func (a *app) code(err error) int {
 func (a *app) root() *cobra.Command {
 	root := a.tree()
 	root.SilenceUsage, root.SilenceErrors = true, true
+	chat, _, _ := root.Find([]string{"chat"})
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if version, _ := cmd.Flags().GetBool("version"); version && len(args) == 0 {
 			a.printVersion()
 			return nil
+		}
+		if len(args) == 0 && a.inTerminal && a.outTerminal && a.errTerminal {
+			chat.SetContext(cmd.Context())
+			return chat.RunE(chat, nil)
 		}
 		return group(cmd, args)
 	}

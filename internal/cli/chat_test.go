@@ -48,6 +48,12 @@ func newLab(t *testing.T, script string) *lab {
 // environment, args to the command line.
 func (l *lab) chat(width, height int, env []string, args ...string) *pane {
 	l.t.Helper()
+	return l.start(width, height, env, append([]string{"--config", "c.yaml", "chat"}, args...)...)
+}
+
+// start runs toolcrib with arguments on a terminal of its own.
+func (l *lab) start(width, height int, env []string, args ...string) *pane {
+	l.t.Helper()
 	folder, err := os.MkdirTemp("", "tmux") // the path of a socket must be short
 	if err != nil {
 		l.t.Fatal(err)
@@ -64,7 +70,7 @@ func (l *lab) chat(width, height int, env []string, args ...string) *pane {
 	line := []string{"-u", "-S", p.socket, "-f", conf, "new-session", "-d", "-s", "chat", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "-c", l.dir, "env", "-i"}
 	line = append(line, "HOME="+l.dir, "PATH="+os.Getenv("PATH"), "GORACE="+os.Getenv("GORACE"), "TERM=screen-256color", "LANG=C.UTF-8")
 	// The shell tells the exit status: tmux sometimes loses it.
-	line = append(append(line, env...), "sh", "-c", `sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo "exit status $?"`, "sh", program, "--config", "c.yaml", "chat")
+	line = append(append(line, env...), "sh", "-c", `sh -c 'echo $$ >pid; exec "$@"' sh "$@"; echo "exit status $?"`, "sh", program)
 	if out, err := exec.Command("tmux", append(line, args...)...).CombinedOutput(); err != nil {
 		l.t.Fatalf("tmux: %v: %s", err, out)
 	}
@@ -460,6 +466,11 @@ func TestChatParked(t *testing.T) {
 	p.wait("has not ended")
 	p.keys("C-d")
 	p.exits(3)
+	p.wait("Waits: write_file a.txt content=one (apr_*)")
+	if text := p.text("-J"); !regexp.MustCompile(`To continue: toolcrib --config \S+ chat --session work`).MatchString(text) ||
+		!regexp.MustCompile(`See: toolcrib --config \S+ approvals list`).MatchString(text) {
+		t.Errorf("it does not say how to continue:\n%s", text)
+	}
 
 	p = l.chat(80, 30, nil, "--session", "work")
 	p.wait("y yes")

@@ -49,7 +49,7 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 		err := c.do(ctx, line)
 		switch code := codeOf(err); {
 		case errors.Is(err, errLeave):
-			return f.leave(c)
+			return f.leave(ctx, c)
 		case code == exitTerm, code == exitHangup:
 			return err
 		case err != nil:
@@ -64,14 +64,14 @@ func (a *app) chatInLines(ctx context.Context, c *chat, history *tui.History, as
 	if err := f.lines.Err(); err != nil {
 		return fmt.Errorf("standard input: %w (a message has at most %d bytes)", err, maxStdin)
 	}
-	return f.leave(c)
+	return f.leave(ctx, c)
 }
 
 // leave ends a conversation. For a script, the exit code reports the first failure of a turn.
-func (f *lineFront) leave(c *chat) error {
+func (f *lineFront) leave(ctx context.Context, c *chat) error {
 	if f.person {
 		fmt.Fprintln(f.a.err)
-		return c.left()
+		return c.left(ctx)
 	}
 	return silent(c.exit)
 }
@@ -137,8 +137,16 @@ type screenFront struct {
 	chat *chat
 }
 
-// chatOnScreen holds the conversation on the terminal.
+// chatOnScreen carries on a conversation on the terminal.
 func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) error {
+	if err := a.onScreen(ctx, c, history); err != nil {
+		return err
+	}
+	return c.left(ctx)
+}
+
+// onScreen shows a conversation on the terminal until the user leaves.
+func (a *app) onScreen(ctx context.Context, c *chat, history *tui.History) error {
 	f := &screenFront{chat: c}
 	f.Screen = tui.New(tui.Options{
 		Talk: f, In: a.in, Out: a.out.w.(tui.Terminal), Environ: os.Environ(), Color: a.style.Color, History: history,
@@ -157,10 +165,7 @@ func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) e
 	if cause := context.Cause(ctx); cause != nil {
 		return &exitError{code: codeOf(cause)}
 	}
-	if err != nil {
-		return err
-	}
-	return c.left()
+	return err
 }
 
 // Begin implements [tui.Talk].
@@ -237,7 +242,7 @@ func (f *screenFront) carry(ctx context.Context, c *chat, _ agent.Approve, given
 	var log *slog.Logger
 	if c.a.remote == nil {
 		var err error
-		if log, err = c.a.logger(f.Screen, false); err != nil {
+		if log, err = c.a.logger(f.Screen, true); err != nil {
 			return service.Run{}, err
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -114,13 +116,30 @@ func (c *chat) leaves(code int) {
 	}
 }
 
-// left returns the exit code of a conversation that the user leaves.
-func (c *chat) left() error {
+// left says how to continue a conversation that the user leaves, and what waits for a decision. It
+// returns the exit code.
+func (c *chat) left(ctx context.Context) error {
+	a := c.a
+	if id := c.session.Info.ID; id != "" {
+		name := cmp.Or(c.session.Info.Name, toolcrib.ShortID(string(id)))
+		fmt.Fprintf(a.err, "To continue: %s chat --session %s\n", a.self(), trust.ShellWord(name))
+	}
+	open, _ := a.api.Approvals(ctx, c.who) // on error nothing is said of them
+	open = slices.DeleteFunc(open, func(v *service.Approval) bool { return v.Status != api.ApprovalPending })
+	for _, v := range open[:min(len(open), maxLeft)] {
+		fmt.Fprint(a.err, a.style.Hanging(a.style.Yellow("Waits:"), fmt.Sprintf("%s (%s)", callsText(v), short(v.ID))))
+	}
+	if len(open) > 0 {
+		fmt.Fprintf(a.err, "See: %s approvals list\n", a.self())
+	}
 	if c.waits {
 		return silent(exitParked)
 	}
 	return nil
 }
+
+// maxLeft bounds the approvals that are named at the end of a conversation.
+const maxLeft = 3
 
 // summary returns the cost of a turn.
 func summary(run *service.Run) string {

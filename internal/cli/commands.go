@@ -161,6 +161,7 @@ func (a *app) tree() *cobra.Command {
 			})
 			flags.BoolVar(&a.adminFlag, "admin", false, "")
 			flags.BoolVar(&a.plainFlag, "plain-http", false, "")
+			flags.BoolVarP(&a.verboseFlag, "verbose", "v", false, "")
 		}
 		describe(cmd.Flags(), d.flags, all[0].flags)
 		describe(cmd.PersistentFlags(), d.flags, all[0].flags)
@@ -393,7 +394,7 @@ func habitualFlag(flag string, names []string) string {
 		"o": "output", "dangerously-skip-permissions": "approve all", "yolo": "approve all", "full-auto": "approve all",
 		"yes": "approve all", "y": "approve all|yes", "r": "session", "resume": "session", "cid": "session",
 		"cwd": "workspace", "cd": "workspace", "C": "workspace", "a": "attach", "file": "attach", "f": "attach",
-		"n": "limit", "L": "limit", "v": "version", "V": "version",
+		"n": "limit", "L": "limit", "V": "version",
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/standin"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/models"
@@ -250,7 +251,14 @@ func (a *app) confirm(question string) (yes bool) {
 func (a *app) notice(format string, args ...any) { a.note(fmt.Sprintf(format, args...)) }
 
 // note writes a notice without formatting.
-func (a *app) note(text string) { fmt.Fprint(a.notices(), a.style.Note(shortIDs(a.mask().Mask(text)))) }
+func (a *app) note(text string) {
+	text = shortIDs(a.mask().Mask(text))
+	if screen, ok := a.noticeTo.(*tui.Screen); ok { // it wraps the text
+		screen.Note(text)
+		return
+	}
+	fmt.Fprint(a.notices(), a.style.Note(text))
+}
 
 // alert writes a warning that a person must see before continuing.
 func (a *app) alert(text string) {

@@ -21,13 +21,17 @@ import (
 )
 
 // logger returns the operator's log. With log.file it writes there, from log.level on. Otherwise
-// standard error receives warnings and errors, and everything at level debug or on a server. A notice
-// that people see anyway is not also logged to their terminal.
+// standard error receives warnings and errors, and everything at level debug or on a server. people
+// reports whether the events of a run are shown on standard error: what they say is not logged there
+// again.
 func (a *app) logger(stderr io.Writer, people bool) (*slog.Logger, error) {
 	c, mask := a.service.Env.Config, a.mask()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return nil, usagef("log.level: %v", err)
+	}
+	if a.verboseFlag {
+		level = slog.LevelDebug
 	}
 	kept := level // level of the records for fetch_logs without a file, independent of the output
 	w := stderr

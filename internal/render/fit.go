@@ -54,6 +54,19 @@ func cut(text string, width int, ends bool) string {
 	return head + leftOut(total-utf8.RuneCountInString(head)-utf8.RuneCountInString(tail)) + tail
 }
 
+// words cuts a visible text to at most width columns, between words if there is a blank in its second half.
+func words(text string, width int) string {
+	head := firstBytes(text, 16*max(width, 1))
+	if len(head) == len(text) && ansi.StringWidth(text) <= width {
+		return text
+	}
+	head = ansi.Truncate(head, width-1, "")
+	if at := strings.LastIndexByte(head, ' '); at > len(head)/2 && text[len(head)] != ' ' {
+		head = head[:at]
+	}
+	return strings.TrimRight(head, " .,;:") + "…"
+}
+
 // leftOut returns the mark for characters that are left out.
 func leftOut(characters int) string { return fmt.Sprintf("…[%d more]", characters) }
 

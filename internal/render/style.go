@@ -94,7 +94,7 @@ func (s Style) Table(w io.Writer, rows [][]string) {
 	for r, row := range rows {
 		var b strings.Builder
 		for c, cell := range row {
-			cell = cut(cell, widths[c], false)
+			cell = words(cell, widths[c])
 			b.WriteString(cell)
 			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+columnGap))
 		}
