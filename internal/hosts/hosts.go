@@ -226,12 +226,15 @@ func (l List) Allows(u *url.URL) (allowed, named bool) {
 		if port == "" {
 			port = defaultPort(u.Scheme)
 		}
-		if e.means(u) && portOf(u) == port && (e.path == "" || plain(u) && strings.HasPrefix(u.Path+"/", e.path)) {
+		if e.means(u) && Port(u) == port && (e.path == "" || plain(u) && strings.HasPrefix(u.Path+"/", e.path)) {
 			return true, true
 		}
 	}
-	return l.any && portOf(u) == defaultPort(u.Scheme), false
+	return l.any && Port(u) == defaultPort(u.Scheme), false
 }
+
+// Empty reports whether the list matches no URL.
+func (l List) Empty() bool { return len(l.entries) == 0 && !l.any }
 
 // Narrow reports whether the list has the host of a URL of [Parse] with a scheme or a path.
 func (l List) Narrow(u *url.URL) bool {
@@ -249,7 +252,7 @@ func (l List) Narrow(u *url.URL) bool {
 func (l List) Denies(u *url.URL) bool {
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.means(u) && (e.port == "" || portOf(u) == e.port) && (e.path == "" || !plain(u) || e.over(u)) {
+		if e.means(u) && (e.port == "" || Port(u) == e.port) && (e.path == "" || !plain(u) || e.over(u)) {
 			return true
 		}
 	}
@@ -283,7 +286,8 @@ func plain(u *url.URL) bool {
 	return path.Clean(u.Path) == strings.TrimSuffix(u.Path, "/") || u.Path == "/"
 }
 
-func portOf(u *url.URL) string {
+// Port returns the port of a URL of [Parse], also if it is the default of the scheme.
+func Port(u *url.URL) string {
 	if port := u.Port(); port != "" {
 		return port
 	}

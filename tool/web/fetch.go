@@ -10,12 +10,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
@@ -95,7 +95,7 @@ func redirected(from *url.URL, err error) error {
 func (f *fetcher) send(
 	ctx context.Context, r *request, u *url.URL, private bool, known *entry,
 ) (*http.Response, error) {
-	if err := f.budget(r.call, u.Hostname(), r.size(u), true); err != nil {
+	if err := f.budget.Spend(r.call, u.Hostname(), r.size(u), true); err != nil {
 		return nil, err
 	}
 	var body io.Reader
@@ -123,26 +123,11 @@ func (f *fetcher) send(
 	case known != nil && known.kept.url().String() == u.String():
 		known.validate(request.Header)
 	}
-	return f.transport(u, private, f.deny).RoundTrip(request)
+	return f.transport(f.guard.Dialer(u, private)).RoundTrip(request)
 }
 
-// transport returns a transport for one request to one address. The check applies to the IP address
-// that the socket is about to connect to, also for deny.
-func (f *fetcher) transport(u *url.URL, private bool, deny hosts.List) *http.Transport {
-	dialer := &net.Dialer{
-		Timeout: dialTimeout, Resolver: f.net.resolver,
-		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
-			to, err := netip.ParseAddrPort(address)
-			if err != nil || network != "tcp4" && network != "tcp6" {
-				return fmt.Errorf("web: a connection by %s to %q", network, address)
-			}
-			at := *u
-			if at.Host = netip.AddrPortFrom(to.Addr().Unmap(), to.Port()).String(); deny.Denies(&at) {
-				return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is in tools.web.deny", u.Host)
-			}
-			return f.reach(u.Host, hosts.ReachOf(to.Addr()), private)
-		},
-	}
+// transport returns a transport for one request.
+func (f *fetcher) transport(dialer *net.Dialer) *http.Transport {
 	t := &http.Transport{
 		Proxy:           nil, // a proxy of the environment would bypass the check
 		DialContext:     dialer.DialContext,
@@ -205,9 +190,10 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	if media := p.media(); notText(media) {
 		return &binary{media}
 	}
-	wire := &metered{from: response.Body, f: f, call: r.call, left: f.MaxBytes + 1}
-	defer wire.done()
-	var body io.Reader = wire
+	meter := f.budget.Meter(r.call, f.MaxBytes+1)
+	defer meter.Close()
+	wire := meter.Reader(response.Body)
+	body := wire
 	switch strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))) {
 	case "", "identity":
 	case "gzip", "x-gzip":
@@ -227,7 +213,7 @@ func (f *fetcher) read(r *request, p *page, response *http.Response) error {
 	switch {
 	case int64(len(p.data)) > f.MaxBytes:
 		p.data, p.cut = p.data[:f.MaxBytes], true
-	case errors.Is(err, errSpent), errors.Is(err, errTooLong):
+	case errors.Is(err, egress.ErrSpent), errors.Is(err, egress.ErrTooLong):
 		p.cut = true
 	case err != nil:
 		return err
@@ -284,7 +270,7 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	case errors.As(err, &slow) && slow.Timeout():
 		after, dial := headTimeout, (*net.OpError)(nil)
 		if errors.As(err, &dial) && dial.Op == "dial" {
-			after = dialTimeout
+			after = egress.DialTimeout
 		}
 		return &toolcrib.ToolError{
 			Kind: toolcrib.ToolTimeout, Message: fmt.Sprintf("%s: %s did not answer", after, u.Host), Err: err,

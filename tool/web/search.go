@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -203,10 +204,11 @@ func (s *searcher) search(ctx context.Context, call toolcrib.Call, u *url.URL, q
 		return got, err
 	}
 	r.Header.Set("User-Agent", s.web.userAgent())
-	if err := s.web.budget(call, "", int64(len(query)), true); err != nil {
+	if err := s.web.budget.Spend(call, "", int64(len(query)), true); err != nil {
 		return got, err
 	}
-	response, err := s.web.transport(u, true, hosts.List{}).RoundTrip(r)
+	own := egress.Guard{Resolver: s.web.net.resolver} // no list applies to it
+	response, err := s.web.transport(own.Dialer(u, true)).RoundTrip(r)
 	if err != nil {
 		return got, s.web.failure(ctx, u, err)
 	}
@@ -222,12 +224,12 @@ func (s *searcher) search(ctx context.Context, call toolcrib.Call, u *url.URL, q
 	case code != http.StatusOK:
 		return got, fails(fmt.Sprintf("answered with status %d", code))
 	}
-	wire := &metered{from: response.Body, f: s.web, call: call, left: maxSearch + 1}
-	defer wire.done()
-	data, err := io.ReadAll(io.LimitReader(wire, maxSearch+1))
+	meter := s.web.budget.Meter(call, maxSearch+1)
+	defer meter.Close()
+	data, err := io.ReadAll(io.LimitReader(meter.Reader(response.Body), maxSearch+1))
 	switch {
-	case errors.Is(err, errSpent):
-		return got, s.web.spent()
+	case errors.Is(err, egress.ErrSpent):
+		return got, s.web.budget.Refusal()
 	case err != nil:
 		return got, s.web.failure(ctx, u, err)
 	case len(data) > maxSearch || json.Unmarshal(data, &got) != nil:

@@ -35,9 +35,12 @@ const inNamespace = "TOOLCRIB_TEST_NAMESPACE"
 
 // TestSSRF tries to reach addresses that must not be reached, each with a listener that is
 // really there: in a network namespace in which every IP address is this machine's own.
-func TestSSRF(t *testing.T) {
+func TestSSRF(t *testing.T) { inWorld(t, (*world).run) }
+
+// inWorld runs a test in a copy of this program, in such a namespace.
+func inWorld(t *testing.T, run func(*world)) {
 	if os.Getenv(inNamespace) == "" {
-		self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSSRF$", "-test.v")
+		self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		self.Env = append(os.Environ(), inNamespace+"=1")
 		for _, name := range proxies { // they are read once, when a program first asks for them
 			self.Env = append(self.Env, name+"=http://127.0.0.1:3128")
@@ -66,7 +69,7 @@ func TestSSRF(t *testing.T) {
 	if err := ownEverything(); err != nil {
 		t.Fatalf("the namespace: %v", err)
 	}
-	newWorld(t).run()
+	run(newWorld(t))
 }
 
 // ownEverything makes every IPv4 and IPv6 address one of this machine's loopback device.

@@ -13,12 +13,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
@@ -45,7 +45,6 @@ const (
 	maxHeaders     = 32
 	maxHeaderBytes = 8 << 10
 	maxBody        = 1 << 20 // bytes of a request
-	dialTimeout    = 10 * time.Second
 	headTimeout    = 20 * time.Second
 )
 
@@ -78,6 +77,9 @@ type Options struct {
 	net network
 }
 
+// Ledger records the usage of each session in files of a folder. It may be used by several processes at once.
+type Ledger = egress.Ledger
+
 // network contains the functions that tests replace.
 type network struct {
 	resolver  *net.Resolver
@@ -87,10 +89,14 @@ type network struct {
 // New returns web_fetch, and web_search if it has an endpoint.
 func New(o Options) []toolcrib.Tool {
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
-	f := &fetcher{Options: o}
+	f := &fetcher{
+		Options: o,
+		budget:  egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Ledger: o.Ledger, CountedFor: o.CountedFor},
+		guard:   egress.Guard{Key: "tools.web.allow", AllowPrivate: o.AllowPrivate, Resolver: o.net.resolver},
+	}
 	var allow, deny error
-	f.allow, allow = hosts.NewList(o.Allow)
-	f.deny, deny = hosts.NewList(o.Deny)
+	f.guard.Allow, allow = hosts.NewList(o.Allow)
+	f.guard.Deny, deny = hosts.NewList(o.Deny)
 	f.broken = errors.Join(allow, deny)
 	if o.Worker {
 		return []toolcrib.Tool{&worker{f}}
@@ -105,8 +111,9 @@ func New(o Options) []toolcrib.Tool {
 // fetcher is web_fetch.
 type fetcher struct {
 	Options
-	allow, deny hosts.List
-	broken      error // error of a list that cannot be read, which refuses every call
+	guard  egress.Guard
+	budget egress.Budget
+	broken error // error of a list that cannot be read, which refuses every call
 }
 
 const parameters = `{
@@ -239,7 +246,7 @@ func (f *fetcher) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 	if _, err := f.may(r.url); err != nil {
 		return nil, err
 	}
-	err = f.budget(r.call, r.url.Hostname(), r.size(r.url), false)
+	err = f.budget.Spend(r.call, r.url.Hostname(), r.size(r.url), false)
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) { // its run is not stored yet; the call itself is counted
 		return nil, err
 	}
@@ -278,41 +285,10 @@ func (r *request) preview() toolcrib.Preview {
 
 // may checks that an address is allowed. private reports whether a connection to it may go to a private address.
 func (f *fetcher) may(u *url.URL) (private bool, err error) {
-	denied := func(format string, args ...any) (bool, error) {
-		return false, toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
-	}
-	allowed, named := f.allow.Allows(u)
-	switch {
-	case f.broken != nil:
+	if f.broken != nil {
 		return false, f.broken
-	case f.deny.Denies(u):
-		return denied("%s is in tools.web.deny", u.Host)
-	case !allowed && len(f.Allow) == 0:
-		return denied("%s is not in tools.web.allow; a person can add it to the configuration: tools: {web: {allow: [%q]}}",
-			u.Host, u.Host)
-	case !allowed && f.allow.Narrow(u): // the whole host would be more than requested
-		return denied("tools.web.allow has %s, but not this address; a person can add %q to the list", u.Host,
-			(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
-	case !allowed:
-		return denied("%s is not in tools.web.allow, where a person can add %q to the list", u.Host, u.Host)
 	}
-	private = named && f.AllowPrivate
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return private, f.reach(u.Host, hosts.ReachOf(addr), private)
-	}
-	return private, nil
-}
-
-// reach returns an error if a host must not be reached at an address of this kind.
-func (f *fetcher) reach(host string, r hosts.Reach, private bool) error {
-	switch {
-	case r == hosts.Public, r == hosts.Private && private:
-		return nil
-	case r == hosts.Private:
-		return toolcrib.Failf(toolcrib.PermissionDenied,
-			"%s is at a private address; that needs tools.web.allow_private, and the host itself in tools.web.allow", host)
-	}
-	return toolcrib.Failf(toolcrib.PermissionDenied, "%s is at an address that is never connected to", host)
+	return f.guard.Check(u)
 }
 
 // Patterns of headers that belong to the transport, and of those that carry credentials or that servers
