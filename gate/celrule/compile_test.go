@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate/celrule"
 )
 
-// TestRules_ProblemsOfConditions has what is said of conditions that are wrong.
+// TestRules_ProblemsOfConditions checks the messages for invalid conditions.
 func TestRules_ProblemsOfConditions(t *testing.T) {
 	tests := []struct{ when, want string }{
 		{`args.`, `column 5: syntax error at '.'`},
@@ -65,7 +65,7 @@ func TestRules_ProblemsOfConditions(t *testing.T) {
 	}
 }
 
-// TestRules_Problems has what is said of the rest of a rule.
+// TestRules_Problems checks the messages for the other fields of a rule.
 func TestRules_Problems(t *testing.T) {
 	deny := gate.RuleDeny
 	tests := []struct {

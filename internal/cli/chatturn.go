@@ -124,7 +124,7 @@ func (c *chat) left(ctx context.Context) error {
 		name := cmp.Or(c.session.Info.Name, toolcrib.ShortID(string(id)))
 		fmt.Fprintf(a.err, "To continue: %s chat --session %s\n", a.self(), trust.ShellWord(name))
 	}
-	open, _ := a.api.Approvals(ctx, c.who) // on error nothing is said of them
+	open, _ := a.api.Approvals(ctx, c.who) // if that fails, none is listed
 	open = slices.DeleteFunc(open, func(v *service.Approval) bool { return v.Status != api.ApprovalPending })
 	for _, v := range open[:min(len(open), maxLeft)] {
 		fmt.Fprint(a.err, a.style.Hanging(a.style.Yellow("Waits:"), fmt.Sprintf("%s (%s)", callsText(v), short(v.ID))))
