@@ -77,9 +77,10 @@ func (d *decoder) repeats(p *callPiece, before int) bool {
 	for i := range d.calls[:before] {
 		k := &d.calls[i]
 		switch {
-		case d.whole, k.repeated, !k.nest.Whole(), !sameArguments(string(k.arguments), string(f.Arguments)):
+		case d.whole, k.repeated, !k.nest.Whole():
 		case p.ID != "" && (string(p.ID) != k.id || !last), f.Name != "" && f.Name != k.name:
 		case !last && index >= 0 && index != k.index:
+		case !sameArguments(string(k.arguments), string(f.Arguments)):
 		case last, f.Name == "", k.id != "":
 			k.repeated = true
 			return true

@@ -2,8 +2,9 @@ package openai
 
 import (
 	"cmp"
-	"encoding/json"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
@@ -11,6 +12,7 @@ import (
 // decoder decodes one reply. It is lenient where compatible servers differ: see
 // the comments.
 type decoder struct {
+	frame    frame // the current one
 	calls    []callState
 	finish   toolcrib.Finish
 	reason   string // finish_reason as sent
@@ -32,24 +34,24 @@ type frame struct {
 	Groq    struct {
 		Usage wire.Optional[usage] `json:"usage"`
 	} `json:"x_groq"`
-	Failure json.RawMessage `json:"error"`
+	Failure jsontext.Value `json:"error"`
 }
 
 // choice is one choice of a frame; only one was requested.
 type choice struct {
-	Message *message        `json:"message"` // in a whole reply
-	Delta   *message        `json:"delta"`
-	Reason  wire.Loose      `json:"finish_reason"`
-	Failure json.RawMessage `json:"error"` // OpenRouter also reports it here
+	Message *message       `json:"message"` // in a whole reply
+	Delta   *message       `json:"delta"`
+	Reason  wire.Loose     `json:"finish_reason"`
+	Failure jsontext.Value `json:"error"` // OpenRouter also reports it here
 
 	said *message // Message and Delta, because some servers send both
 }
 
-func (c *choice) UnmarshalJSON(data []byte) error {
+func (c *choice) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 	type plain choice
 	said := &message{}
 	*c = choice{Message: said, Delta: said, said: said}
-	return wire.Read(data, (*plain)(c))
+	return json.UnmarshalDecode(in, (*plain)(c))
 }
 
 type message struct {
@@ -65,15 +67,19 @@ type message struct {
 // content is a string, null, or a list of parts as sent by Mistral.
 type content struct{ text, thinking wire.Text }
 
-func (c *content) UnmarshalJSON(data []byte) error {
+func (c *content) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 	var parts []struct {
-		Text     wire.Text       `json:"text"`
-		Thinking json.RawMessage `json:"thinking"`
+		Text     wire.Text      `json:"text"`
+		Thinking jsontext.Value `json:"thinking"`
 	}
-	if *c = (content{}); data[0] != '[' {
-		return c.text.UnmarshalJSON(data)
+	if *c = (content{}); in.PeekKind() != jsontext.KindBeginArray {
+		return c.text.UnmarshalJSONFrom(in)
 	}
-	_ = wire.Read(data, &parts)
+	list, err := in.ReadValue()
+	if err != nil {
+		return err
+	}
+	_ = wire.Read(list, &parts)
 	for i := range parts {
 		c.text += parts[i].Text
 		texts, _ := readTexts(parts[i].Thinking)
@@ -121,7 +127,7 @@ func (u *usage) tokens() toolcrib.TokenUsage {
 }
 
 // given reports whether a member is there and not null.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+func given(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" }
 
 func (d *decoder) Frame(f wire.Frame, emit wire.Emit) (alive, done bool, err error) {
 	if string(f.Data) == "[DONE]" {
@@ -141,12 +147,13 @@ func (d *decoder) Whole(body []byte, emit wire.Emit) error {
 func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
-	var f frame
-	if err := wire.Read(data, &f); err != nil {
+	f := &d.frame
+	*f = frame{Choices: f.Choices[:0]}
+	if err := wire.Read(data, f); err != nil {
 		return err
 	}
 	d.finish.Model = cmp.Or(d.finish.Model, f.Model)
-	for _, u := range []wire.Optional[usage]{f.Groq.Usage, f.Usage} {
+	for _, u := range [...]*wire.Optional[usage]{&f.Groq.Usage, &f.Usage} {
 		if u.Present {
 			d.finish.Usage = u.Value.tokens() // the last report of a stream has the totals
 		}

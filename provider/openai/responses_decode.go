@@ -94,18 +94,16 @@ func (i *responsesItem) back() string {
 }
 
 // readTexts decodes the texts, including refusals, of a list of parts, or a plain string.
-func readTexts(raw json.RawMessage) (texts []wire.Text, refused bool) {
+func readTexts(raw []byte) (texts []wire.Text, refused bool) {
 	if len(raw) == 0 {
 		return nil, false
 	}
-	var text wire.Text
 	var parts []struct {
 		Text    wire.Text `json:"text"`
 		Refusal wire.Text `json:"refusal"`
 	}
 	if raw[0] == '"' {
-		_ = text.UnmarshalJSON(raw)
-		return []wire.Text{text}, false
+		return []wire.Text{wire.TextOf(raw)}, false
 	}
 	_ = wire.Read(raw, &parts)
 	for _, part := range parts {

@@ -2,55 +2,84 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	legacy "github.com/go-json-experiment/json/v1"
 )
+
+// replies are the options for reading replies, which may have what encoding/json accepts.
+var replies = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // Read decodes a JSON text into the struct that into points to. Values of another type than
 // their field are ignored, because providers differ.
-func Read(data []byte, into any) error {
-	err := json.Unmarshal(data, into)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+func Read[T any](data []byte, into *T) error {
+	err := json.Unmarshal(data, into, replies)
+	if _, ok := errors.AsType[*json.SemanticError](err); !ok {
+		return err
+	}
+	*into = *new(T)
+	err = json.Unmarshal(data, into, replies, legacy.ReportErrorsWithLegacySemantics(true)) // reads on after such a value
+	if _, ok := errors.AsType[*legacy.UnmarshalTypeError](err); ok {
 		return nil
 	}
 	return err
 }
 
-// Optional is a value that may be absent. Present reports whether there was one of its type.
+// Optional is a number or an object that may be absent. Present reports whether there was one.
 type Optional[T any] struct {
 	Value   T
 	Present bool
 }
 
-func (o *Optional[T]) UnmarshalJSON(data []byte) error {
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(data, &o.Value))
-	o.Present = string(data) != "null" && (!ok || wrong.Field != "") // that of a field is ignored
-	return nil
+func (o *Optional[T]) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	kind := jsontext.KindBeginObject
+	if _, ok := any(&o.Value).(*float64); ok {
+		kind = jsontext.KindNumber
+	}
+	*o = Optional[T]{Present: in.PeekKind() == kind}
+	if !o.Present {
+		return in.SkipValue()
+	}
+	err := json.UnmarshalDecode(in, &o.Value)
+	o.Present = err == nil || kind == jsontext.KindBeginObject // an error of a member is one of that member only
+	return err
 }
 
 // Text is a string. Unlike that of a string, its UTF-8 is not corrected, because some servers
 // split a character over two frames; see [Runes]. Any other value is "".
 type Text string
 
-func (t *Text) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' && bytes.IndexByte(data, '\\') < 0 {
-		*t = Text(data[1 : len(data)-1])
-		return nil
+func (t *Text) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	value, err := in.ReadValue()
+	*t = TextOf(value)
+	return err
+}
+
+// TextOf returns the text of a JSON value, as [Text] has it.
+func TextOf(value []byte) Text {
+	switch {
+	case len(value) == 0 || value[0] != '"':
+		return ""
+	case bytes.IndexByte(value, '\\') < 0:
+		return Text(value[1 : len(value)-1])
 	}
-	return Read(data, (*string)(t))
+	unquoted, _ := jsontext.AppendUnquote(nil, value) // its only error is invalid UTF-8, which it replaces
+	return Text(unquoted)
 }
 
 // Loose is a string, or the JSON text of any other value except null: some
 // servers send an object where the API specifies a string.
 type Loose string
 
-func (l *Loose) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' || data[0] == 'n' {
-		return (*Text)(l).UnmarshalJSON(data)
+func (l *Loose) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	value, err := in.ReadValue()
+	if *l = Loose(TextOf(value)); err == nil && value[0] != '"' && value[0] != 'n' {
+		*l = Loose(value)
 	}
-	*l = Loose(data)
-	return nil
+	return err
 }
 
 // Int truncates a number; one beyond 1<<53 becomes 0, so that sums of tokens cannot overflow.
