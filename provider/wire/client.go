@@ -84,6 +84,7 @@ type Reply struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	body   io.ReadCloser
+	size   int64       // length of the body, or -1
 	eof    bool        // the body was read to its end
 	spoken atomic.Bool // the first piece has arrived
 	url    url.URL
@@ -138,7 +139,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *Body) (*Repl
 		r.Close()
 		return nil, err
 	}
-	r.Header, r.Status, r.body = resp.Header, resp.StatusCode, resp.Body
+	r.Header, r.Status, r.body, r.size = resp.Header, resp.StatusCode, resp.Body, resp.ContentLength
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return r, nil
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/toolcrib/toolcrib"
 )
 
@@ -64,7 +66,7 @@ func (h *History) Exchange(ctx context.Context, path string, body *Body, d Decod
 
 // decode decodes a reply by its first bytes, because content types are often wrong.
 func (r *Reply) decode(d Decoder) error {
-	start, err := r.start(make([]byte, 0, readBytes))
+	start, err := r.start(make([]byte, 0, r.firstBytes()))
 	if err != nil {
 		return r.broken(err)
 	}
@@ -86,6 +88,14 @@ func (r *Reply) decode(d Decoder) error {
 	}
 }
 
+// firstBytes returns the size of the first buffer: a whole body that is short, and one byte more to find its end.
+func (r *Reply) firstBytes() int {
+	if r.size < 0 {
+		return readBytes
+	}
+	return int(min(max(r.size+1, 512), readBytes))
+}
+
 // opening returns a body without leading space and byte order mark.
 func opening(body []byte) []byte {
 	return bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(body, " \t\r\n"), bom), " \t\r\n")
@@ -95,6 +105,11 @@ func opening(body []byte) []byte {
 func isField(text []byte) bool {
 	name, _, ok := bytes.Cut(text[:min(len(text), maxField)], colon)
 	return ok && slices.Contains(fields[:], string(name))
+}
+
+// beginsField reports whether a text is the beginning of such a field.
+func beginsField(text []byte) bool {
+	return slices.ContainsFunc(fields[:], func(name string) bool { return strings.HasPrefix(name, string(text)) })
 }
 
 var fields = [...]string{"", "data", "event", "id", "retry", "error"}
@@ -121,9 +136,8 @@ func (r *Reply) start(buf []byte) ([]byte, error) {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		first := opening(buf)
-		cut := slices.ContainsFunc(fields[:], func(name string) bool { return strings.HasPrefix(name, string(first)) })
 		switch {
-		case len(first) >= maxField, bytes.ContainsAny(first, "{[<:\n"), err == io.EOF && !cut:
+		case len(first) >= maxField, bytes.ContainsAny(first, "{[<:\n"), err == io.EOF && !beginsField(first):
 			return buf, nil
 		case err != nil:
 			return buf, err
@@ -183,15 +197,16 @@ func valuesOf(body []byte) (values []json.RawMessage, err error) {
 		err = json.Unmarshal(body, &values)
 		return values, err
 	}
-	for in := json.NewDecoder(bytes.NewReader(body)); ; {
-		var value json.RawMessage
-		switch err = in.Decode(&value); {
+	for in := jsontext.NewDecoder(bytes.NewBuffer(body), replies); ; {
+		value, err := in.ReadValue()
+		switch end := int(in.InputOffset()); {
 		case err == io.EOF:
 			return values, nil
 		case err != nil:
 			return nil, err
+		default:
+			values = append(values, body[end-len(value):end])
 		}
-		values = append(values, value)
 	}
 }
 
