@@ -77,7 +77,7 @@ func namedCall(raw []byte) (call toolcrib.ToolCall, ok bool) {
 	return call, ok && len(call.Arguments) > 0 && call.Arguments[0] == '{'
 }
 
-// marks matches the beginnings of calls in a text.
+// marks matches the beginnings of calls in a text, which all have one of the characters <[{=`.
 var marks = lazyregexp.New(`<tool_call>|<function=|<\|?tool▁?_?call|<｜tool|\[TOOL_CALLS\]|<\|python_tag\|>|to=functions\.|` +
 	"```tool_code|" + `(?s)^\s*(?:` + "```(?:json)?\\s*" + `)?\[?\s*\{\s*"(?:name|type)"\s*:.*"(?:arguments|parameters)"\s*:`)
 
@@ -87,7 +87,7 @@ func (d *driver) calledInText(sent *journal.ModelRequest, reply *toolcrib.Reply)
 	text, offered := reply.Message.Text(), d.s.Offering()
 	tools := d.modelInfo(sent.Model).Tools
 	if tools == journal.ToolsText || tools == journal.ToolsNone || len(offered) == 0 ||
-		len(reply.Message.ToolCalls()) > 0 || !marks.MatchString(text) {
+		len(reply.Message.ToolCalls()) > 0 || !strings.ContainsAny(text, "<[{=`") || !marks.MatchString(text) {
 		return nil
 	}
 	trimmed := strings.TrimSpace(text)

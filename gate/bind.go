@@ -50,7 +50,7 @@ func lookUp(workspace string) *whereabouts {
 func (g *Gate) Bind(ctx context.Context, who toolcrib.Principal, scope Scope,
 	call *toolcrib.ToolCall,
 ) *journal.Binding {
-	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // nothing is decided here
+	p, _ := g.policyOf(ctx, &who, &scope) // nothing is decided here
 	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name]}
 	b, _ := guard.Contain(func() (b *journal.Binding, err error) { // a tool that panics binds nothing
 		if j.entry != nil && j.argumentsStep() == nil && j.planStep() == nil {

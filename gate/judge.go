@@ -32,10 +32,9 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	if g == nil {
 		g = &Gate{}
 	}
-	mem := new(scratch)
-	p, err := g.policyOf(ctx, &mem.policy, &who, &scope)
+	p, err := g.policyOf(ctx, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
-	j := &mem.judgement
+	j := new(judgement)
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()

@@ -126,12 +126,6 @@ type policy struct {
 	ownReady readyLists
 }
 
-// scratch has the values for making an offer or judging a turn, in one allocation.
-type scratch struct {
-	policy    policy
-	judgement judgement
-}
-
 // of copies its arguments into p, which must be empty.
 func (p *policy) of(tools *toolSet, who *Standing, scope *Scope, over Overrides, err error) *policy {
 	p.tools = tools

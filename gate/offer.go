@@ -32,8 +32,7 @@ func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (
 	if g == nil {
 		g = &Gate{}
 	}
-	mem := new(scratch)
-	p, err := g.policyOf(ctx, &mem.policy, &who, &scope)
+	p, err := g.policyOf(ctx, &who, &scope)
 	if err != nil {
 		return Offer{}, fmt.Errorf("gate: no offer: %w", err)
 	}
@@ -119,7 +118,7 @@ func (g *Gate) Explain(ctx context.Context, who toolcrib.Principal, scope Scope,
 	if g == nil {
 		g = &Gate{}
 	}
-	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // an error is in the answers
+	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
 	unknown := g.unknownInLists(p)
 	if len(names) == 0 {
 		names = p.tools.names()

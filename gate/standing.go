@@ -131,7 +131,7 @@ func (g *Gate) Today(ctx context.Context, who toolcrib.Principal) (toolcrib.Prin
 func (g *Gate) Withdrawn(ctx context.Context, who toolcrib.Principal, scope Scope, call *toolcrib.ToolCall) (
 	v Verdict, withdrawn bool,
 ) {
-	p, _ := g.policyOf(ctx, new(policy), &who, &scope) // an error is in the answers
+	p, _ := g.policyOf(ctx, &who, &scope) // an error is in the answers
 	j := judgement{policy: p, ctx: ctx, asked: call, entry: p.tools.byName[call.Name], verdict: &v}
 	v.CallID, v.Tool = call.ID, call.Name
 	if j.entry != nil {
@@ -214,7 +214,7 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 	if g == nil {
 		g = &Gate{}
 	}
-	p, err := g.policyOf(ctx, new(policy), &approver, &scope)
+	p, err := g.policyOf(ctx, &approver, &scope)
 	if err != nil {
 		return err
 	}
@@ -228,8 +228,8 @@ func (g *Gate) MayApprove(ctx context.Context, approver toolcrib.Principal, scop
 
 // policyOf sets p, which must be empty, to the current policy for this principal and scope. If it
 // returns an error, the policy refuses everything and says why.
-func (g *Gate) policyOf(ctx context.Context, p *policy, who *toolcrib.Principal, scope *Scope) (*policy, error) {
-	p.gate = g
+func (g *Gate) policyOf(ctx context.Context, who *toolcrib.Principal, scope *Scope) (*policy, error) {
+	p := &policy{gate: g}
 	tools := g.toolsOf(scope)
 	over, err := g.overrides(ctx)
 	if err != nil {
