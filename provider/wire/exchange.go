@@ -193,9 +193,12 @@ func (r *Reply) decodeWhole(body []byte, d Decoder) error {
 
 // valuesOf returns the elements of a list, or the values of a sequence.
 func valuesOf(body []byte) (values []json.RawMessage, err error) {
-	if body[0] == '[' {
+	switch {
+	case body[0] == '[':
 		err = json.Unmarshal(body, &values)
 		return values, err
+	case jsontext.Value(body).IsValid(replies):
+		return []json.RawMessage{body}, nil
 	}
 	for in := jsontext.NewDecoder(bytes.NewBuffer(body), replies); ; {
 		value, err := in.ReadValue()

@@ -16,10 +16,14 @@ const ReasoningContent = "reasoning_content"
 type reading struct {
 	out   Emit
 	phase phase
-	held  string         // text that is held back until its kind is known
-	calls map[int]string // arguments that are held back, by the index of the call
-	order []int          // order of the calls
-	begun map[int]bool   // calls whose arguments have begun
+	held  string          // text that is held back until its kind is known
+	calls []heldArguments // by the index of the call
+}
+
+// heldArguments are the first arguments of a call, which are held back until it is known how they begin.
+type heldArguments struct {
+	text  string
+	begun bool // the arguments have begun; nothing more is held back
 }
 
 type phase int
@@ -119,29 +123,16 @@ func (r *reading) endText() {
 // call passes on a piece of a call. Some servers begin the arguments of every call with {},
 // the initial input of a block.
 func (r *reading) call(c *toolcrib.ToolCallDelta) {
-	if c.Arguments != "" && !r.begun[c.Index] {
-		arguments, begins := c.Arguments, false
-		if held, ok := r.calls[c.Index]; ok {
-			arguments = held + arguments
-		} else {
-			r.order = append(r.order, c.Index)
-		}
-		if arguments, begins = withoutEmpty(arguments); begins {
-			r.set(c.Index, "", true)
-			c.Arguments = arguments
-		} else {
-			r.set(c.Index, arguments, false)
-			c.Arguments = ""
+	for len(r.calls) <= c.Index {
+		r.calls = append(r.calls, heldArguments{})
+	}
+	if h := &r.calls[c.Index]; c.Arguments != "" && !h.begun {
+		c.Arguments, h.begun = withoutEmpty(h.text + c.Arguments)
+		if h.text = ""; !h.begun {
+			h.text, c.Arguments = c.Arguments, ""
 		}
 	}
 	r.out(toolcrib.Delta{ToolCall: c})
-}
-
-func (r *reading) set(index int, held string, begun bool) {
-	if r.calls == nil {
-		r.calls, r.begun = make(map[int]string), make(map[int]bool)
-	}
-	r.calls[index], r.begun[index] = held, begun
 }
 
 // withoutEmpty removes an empty object from the beginning of arguments if others follow. begins
@@ -165,9 +156,9 @@ func withoutEmpty(arguments string) (rest string, begins bool) {
 
 // endCalls passes on the arguments that were held back, at their end.
 func (r *reading) endCalls() {
-	for _, index := range r.order {
-		if held := r.calls[index]; held != "" {
-			r.out(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: index, Arguments: held}})
+	for i := range r.calls {
+		if held := r.calls[i].text; held != "" {
+			r.out(toolcrib.Delta{ToolCall: &toolcrib.ToolCallDelta{Index: i, Arguments: held}})
 		}
 	}
 }
