@@ -158,17 +158,17 @@ func (c *call) decideOn(id string, b api.DecisionRequest) (out api.Decided, err 
 		return out, err
 	}
 	d := service.Decision{
-		Word: journal.CallDecision{Decision: b.Decision}, Digest: b.Digest, Reason: b.Reason,
+		CallDecision: journal.CallDecision{Decision: b.Decision}, Digest: b.Digest, Reason: b.Reason,
 	}
 	if b.Remember != "" || b.RememberCalls != "" {
 		d.Remember = &journal.Remember{Scope: b.Remember, Calls: b.RememberCalls}
 	}
 	if b.Answer != nil && (b.Decision == "" || string(b.Answer) != "null") {
-		if d.Word.Decision = cmp.Or(b.Decision, journal.DecisionAnswer); d.Word.Decision != journal.DecisionAnswer {
+		if d.Decision = cmp.Or(b.Decision, journal.DecisionAnswer); d.Decision != journal.DecisionAnswer {
 			return out, bad("answer goes without a decision")
 		}
 	}
-	if d.Word.Decision == journal.DecisionAnswer {
+	if d.Decision == journal.DecisionAnswer {
 		if len(b.Answer) == 0 || string(b.Answer) == "null" {
 			return out, bad("answer is missing; give the answer to the question as a text or another JSON value")
 		}
@@ -176,30 +176,30 @@ func (c *call) decideOn(id string, b api.DecisionRequest) (out api.Decided, err 
 		if json.Unmarshal(b.Answer, &text) != nil {
 			text = string(b.Answer)
 		}
-		if d.Word.Result, err = service.AnswerJSON(v.Schema, text); err != nil {
+		if d.Result, err = service.AnswerJSON(v.Schema, text); err != nil {
 			return out, err
 		}
 	}
-	if len(b.Calls) == 0 && d.Word.Decision == "" {
+	if len(b.Calls) == 0 && d.Decision == "" {
 		return out, bad("give decision, or calls with a decision each")
 	}
 	if len(b.Calls) > 0 {
 		d.Each = map[string]journal.CallDecision{}
 		for _, id := range v.Open() {
-			if d.Word.Decision != "" {
-				d.Each[id] = d.Word
+			if d.Decision != "" {
+				d.Each[id] = d.CallDecision
 			}
 		}
 		for id, one := range b.Calls {
 			d.Each[id] = journal.CallDecision{
-				Decision: cmp.Or(one.Decision, d.Word.Decision), Arguments: one.Arguments, Result: one.Result,
+				Decision: cmp.Or(one.Decision, d.Decision), Arguments: one.Arguments, Result: one.Result,
 			}
 		}
-		d.Word = journal.CallDecision{}
+		d.CallDecision = journal.CallDecision{}
 	}
 	if b.Check {
 		return api.Decided{
-			ID: v.ID, Run: v.Run, Decision: d.Word.Decision, Calls: []string{}, Open: v.Open(), Status: v.RunStatus(),
+			ID: v.ID, Run: v.Run, Decision: d.Decision, Calls: []string{}, Open: v.Open(), Status: v.RunStatus(),
 		}, c.Service.Check(c, c.who, v, d)
 	}
 	if out, err = c.Service.Decide(c, c.who, v, d); err != nil || len(out.Open) > 0 {

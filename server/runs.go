@@ -234,7 +234,7 @@ func (c *call) listRuns() (api.RunList, error) {
 			Parent: toolcrib.RunID(c.text("parent")), TopLevel: c.yes("top_level"), Since: c.time("since"),
 			Limit: c.number("limit"), Cursor: c.text("cursor"),
 		},
-		Words: c.words("status"), Prompts: c.yes("prompts"),
+		Statuses: c.words("status"), Prompts: c.yes("prompts"),
 	})
 	return api.RunList{Runs: runs, Next: next}, err
 }

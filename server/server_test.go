@@ -315,7 +315,7 @@ func TestApprovals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	word := service.Decision{Word: journal.CallDecision{Decision: "approve"}, Digest: v.Digest}
+	word := service.Decision{CallDecision: journal.CallDecision{Decision: "approve"}, Digest: v.Digest}
 	if _, err := h.service.Decide(t.Context(), root, v, word); err != nil {
 		t.Fatal(err)
 	}

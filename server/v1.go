@@ -369,8 +369,8 @@ func (c *call) v1Begin(a *openai.Ask, one *asked, retry bool, sub *worker.Subscr
 		var drive *worker.Drive
 		if drive, err = c.startLogged(r); err == nil {
 			now.run = drive.ID()
-			if r.Instead != "" {
-				c.v1Left(a, r.Instead)
+			if r.Replaces != "" {
+				c.v1Left(a, r.Replaces)
 			}
 		}
 	} else if given == nil || !given.new {
@@ -411,7 +411,7 @@ func (c *call) v1Request(a *openai.Ask, one *asked) (r service.StartRequest, giv
 	}
 	waited, err := c.v1Decided(a)
 	r = v1Agent(a, name)
-	r.Instead = cmp.Or(r.Instead, waited)
+	r.Replaces = cmp.Or(r.Replaces, waited)
 	return r, given, err
 }
 
@@ -427,7 +427,7 @@ func noModel(what string) error {
 func v1Agent(a *openai.Ask, name string) service.StartRequest {
 	r := service.StartRequest{
 		Agent: name, Messages: a.Messages, MessageFiles: a.Files, ClientTools: a.Tools,
-		Asked: a.Digest(), Instead: a.Answers(),
+		Asked: a.Digest(), Replaces: a.Answers(),
 		Change: policy.Change{ToolChoice: a.Choice, Answering: policy.Answering{
 			System: a.System, Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, Schema: a.Schema,
 			Reasoning: a.Effort,

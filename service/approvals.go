@@ -23,13 +23,13 @@ type Approval struct {
 	record store.RunRecord
 }
 
-// RunStatus is that of its run.
+// RunStatus returns the status of its run.
 func (v *Approval) RunStatus() toolcrib.Status { return v.record.Status }
 
-// Driver is whose its run is; "" = not known, as over HTTP.
+// Driver returns the kind of process that drives its run, or "" if it is not known, as over HTTP.
 func (v *Approval) Driver() string { return v.record.Driver }
 
-// approvalsOf reads the approvals of a run from its journal, in their order, as who may read them.
+// approvalsOf returns the approvals of a run in their order, from its journal as who may read it.
 func (s *Service) approvalsOf(
 	ctx context.Context, who toolcrib.Principal, rec store.RunRecord,
 ) ([]*Approval, error) {
@@ -61,7 +61,7 @@ func (s *Service) approvalsOf(
 				all[n-1].resolved(e.Time, b)
 			}
 		case *journal.Verdicts:
-			letPass(all, b)
+			recordAllowed(all, b)
 			for _, v := range b.Verdicts {
 				verdicts[v.CallID] = v
 			}
@@ -112,8 +112,8 @@ func (v *Approval) resolved(at time.Time, b *journal.ConfirmationResolved) {
 	}
 }
 
-// letPass notes the calls that passed because an earlier approval was remembered.
-func letPass(all []*Approval, b *journal.Verdicts) {
+// recordAllowed records the calls that were allowed because an earlier approval was remembered.
+func recordAllowed(all []*Approval, b *journal.Verdicts) {
 	for _, verdict := range b.Verdicts {
 		for _, v := range all {
 			own := func(c api.ApprovalCall) bool { return c.ID == verdict.CallID }
@@ -125,7 +125,7 @@ func letPass(all []*Approval, b *journal.Verdicts) {
 	}
 }
 
-// expiry is when an approval that nobody decides is denied; nil = never.
+// expiry returns when a pending approval is denied, or nil if it does not expire.
 func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
 	if v.Kind != journal.ApprovalCall || s.expireAfter() <= 0 {
 		return nil
@@ -134,8 +134,7 @@ func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
 	return &at
 }
 
-// Approvals returns what all parked runs wait for about which who may decide, newest
-// first, also what has waited for too long. It writes nothing.
+// Approvals returns the pending and the expired approvals about which who may decide, newest first. It writes nothing.
 func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*Approval, error) {
 	pending := []*Approval{}
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
@@ -148,7 +147,7 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 		switch {
 		case ctx.Err() != nil, errors.As(err, &failed):
 			return pending, cmp.Or(err, ctx.Err())
-		case err != nil: // the others can be read
+		case err != nil: // the approvals of other runs can be read
 			s.Env.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
 		}
 		for _, v := range views {
@@ -160,11 +159,11 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 	return pending, nil
 }
 
-// decidedLooked is how many of the newest runs are looked at for an approval that is no longer pending.
+// decidedLooked is the number of the newest runs in which an approval is looked for that is no longer pending.
 const decidedLooked = 200
 
-// Approval finds an approval by its ID, the beginning of it, or as last: the newest
-// pending one. Of those that were decided only the newest are looked at.
+// Approval finds an approval by its ID, the beginning of its ID, or last, which is the newest pending one. Decided
+// approvals are found only in the newest runs.
 func (s *Service) Approval(ctx context.Context, who toolcrib.Principal, name string) (*Approval, error) {
 	if strings.HasPrefix(name, approvalPrefix) && len(name) == approvalLength {
 		return s.wholeApproval(ctx, who, name)
@@ -212,13 +211,13 @@ func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id 
 	return env.ByPart("approval", approvalPrefix, id, found, func(v *Approval) string { return v.ID })
 }
 
-// approvalPrefix begins the IDs of approvals, which have a length.
+// IDs of approvals begin with approvalPrefix and have approvalLength bytes.
 const (
 	approvalPrefix = "apr_"
 	approvalLength = len(approvalPrefix) + 26
 )
 
-// newest is the one that came last; what has expired comes before all others.
+// newest returns the newest approval. A pending approval is newer than an expired one.
 func newest(views []*Approval) *Approval {
 	last := views[0]
 	for _, v := range views {
@@ -230,7 +229,7 @@ func newest(views []*Approval) *Approval {
 	return last
 }
 
-// decidedApprovals are those of the newest runs whose IDs begin so.
+// decidedApprovals returns the approvals of the newest runs whose IDs begin with begin.
 func (s *Service) decidedApprovals(
 	ctx context.Context, who toolcrib.Principal, begin string,
 ) (found []*Approval, err error) {
@@ -239,7 +238,7 @@ func (s *Service) decidedApprovals(
 		if looked++; err != nil || looked > decidedLooked {
 			return found, err
 		}
-		views, _ := s.approvalsOf(ctx, who, rec) // runs show says of a journal that it cannot be read
+		views, _ := s.approvalsOf(ctx, who, rec) // runs show reports a journal that cannot be read
 		for _, v := range views {
 			if strings.HasPrefix(v.ID, begin) {
 				found = append(found, v)
@@ -252,8 +251,8 @@ func (s *Service) decidedApprovals(
 	return found, nil
 }
 
-// Edited returns a call of an approval as it would be asked about with other arguments, which [Service.Check] has
-// accepted.
+// Edited returns a call of an approval with other arguments, which [Service.Check] has accepted, as it would be shown
+// to a person.
 func (s *Service) Edited(
 	ctx context.Context, v *Approval, c journal.ApprovalItem, arguments []byte,
 ) (journal.ApprovalItem, error) {

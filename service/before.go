@@ -24,24 +24,24 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Bounds of the before-images of files.
+// Bounds of the before-images of files, in bytes.
 const (
-	maxBefore    = 1 << 20  // bytes of a file that is kept; a larger one cannot be put back
-	maxBeforeRun = 32 << 20 // bytes of all that one driver keeps
+	maxBefore    = 1 << 20  // of a file; a larger one cannot be put back
+	maxBeforeRun = 32 << 20 // of all files that one driver keeps
 )
 
-// beforeRef names the before-image of a call in the content store of its run.
+// beforeRef returns the name of the before-image of a call in the content store of its run.
 func beforeRef(callID string) string { return "before/" + callID }
 
-// fileWrite is the record of a write that the file tools prepare, journaled before the write.
+// fileWrite is the record of a write that the file tools journal before the write.
 type fileWrite struct {
-	Path   string `json:"path"`          // in the workspace, links resolved
-	Before string `json:"before_sha256"` // "" = there was no file
+	Path   string `json:"path"`          // in the workspace, with links resolved
+	Before string `json:"before_sha256"` // "" if there was no file
 	After  string `json:"after_sha256"`
 }
 
-// beforeImages is a journal that keeps what a file was before a tool writes it: when the start of the write is
-// written down, which is before it happens. What cannot be kept is not; the write continues, and cannot be undone.
+// beforeImages is a journal that keeps the content of a file when the start of a write is appended, which is before the
+// write. If it cannot keep the content, the write continues and cannot be undone.
 type beforeImages struct {
 	toolcrib.Journal
 	contents  toolcrib.Contents
@@ -76,21 +76,21 @@ func (b *beforeImages) keep(ctx context.Context, run toolcrib.RunID, s *journal.
 	if err != nil || contentHash(data) != w.Before || b.kept.Add(int64(len(data))) > maxBeforeRun {
 		return
 	}
-	// A file with a secret in it is not copied into the database.
+	// A file that contains a secret is not copied into the database.
 	if !bytes.Equal(b.mask.MaskBytes(bytes.Clone(data)), data) {
 		return
 	}
-	_ = b.contents.Put(ctx, run, beforeRef(s.ID), data) // without it the write cannot be undone, no more
+	_ = b.contents.Put(ctx, run, beforeRef(s.ID), data) // without it the write cannot be undone
 }
 
-// contentHash is the hash of what a file holds, as the journal has it.
+// contentHash returns the hash of the content of a file, as it is in the journal.
 func contentHash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// fileInWorkspace reads a file by its path in a workspace: a regular one that no
-// link leads out of, of at most maxBefore bytes.
+// fileInWorkspace reads a regular file of at most maxBefore bytes in a workspace. Links that lead out of the workspace
+// are not followed.
 func fileInWorkspace(workspace, path string) ([]byte, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -100,16 +100,16 @@ func fileInWorkspace(workspace, path string) ([]byte, error) {
 	return safefile.ReadIn(root, filepath.FromSlash(path), maxBefore)
 }
 
-// Written is a file that a turn wrote, from before its first write to after its last.
+// Written is a file that a run wrote, from before its first write to after its last.
 type Written struct {
 	Run    toolcrib.RunID
-	Call   string // whose before-image is the oldest
+	Call   string // the call with the oldest before-image
 	Path   string
-	Before string // hash; "" = there was no file
+	Before string // hash, or "" if there was no file
 	After  string
 }
 
-// before is what a file was before it was written. problem says why that is not known.
+// before returns the content of a file before it was written. problem says why it is not known.
 func (s *Service) before(ctx context.Context, w *Written) (text, problem string, err error) {
 	data, size, err := s.Env.Store.Range(ctx, w.Run, beforeRef(w.Call), 0, maxBefore)
 	switch {
@@ -122,7 +122,7 @@ func (s *Service) before(ctx context.Context, w *Written) (text, problem string,
 	return string(data), "", err
 }
 
-// WrittenBy are the files that a run and the runs that it started wrote, by path.
+// WrittenBy returns the files that a run and the runs below it wrote, by path.
 func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) ([]*Written, error) {
 	if _, err := s.Env.Find(ctx, who, string(run)); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run too
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(writes, func(x, y write) int { return x.at.Compare(y.at) }) // runs write side by side
+	slices.SortStableFunc(writes, func(x, y write) int { return x.at.Compare(y.at) }) // runs write concurrently
 	var files []*Written
 	byPath := map[string]*Written{}
 	for _, w := range writes {
@@ -147,7 +147,7 @@ func (s *Service) WrittenBy(ctx context.Context, who toolcrib.Principal, run too
 	return files, nil
 }
 
-// write is one write of a file that went well.
+// write is one successful write of a file.
 type write struct {
 	fileWrite
 	run  toolcrib.RunID
@@ -155,10 +155,10 @@ type write struct {
 	at   time.Time
 }
 
-// undoDepth is how deep runs that runs have started are looked into.
+// undoDepth bounds the depth of the runs below a run that are looked at.
 const undoDepth = 10
 
-// writesOf are the writes that the journals of a run and of those below it report.
+// writesOf returns the writes in the journals of a run and of the runs below it.
 func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) ([]write, error) {
 	var writes []write
 	started := map[string]*journal.ToolStarted{}
@@ -192,11 +192,10 @@ func (s *Service) writesOf(ctx context.Context, run toolcrib.RunID, depth int) (
 	return writes, nil
 }
 
-// errChanged is of a file that someone else changes while it is put back.
+// errChanged is the error for a file that was changed while it was put back.
 var errChanged error = toolcrib.Errorf(toolcrib.CodeConflict, "it was changed by something else in the meantime")
 
-// Remove removes a file that a turn made and an undo has just emptied: exactly that
-// one, if it is empty, and was before what the turn left.
+// Remove removes a file that a run made, if an undo has just emptied it and it was before what the run left.
 func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	var emptied fileWrite
 	if started == nil || json.Unmarshal(started.Prepared, &emptied) != nil || emptied.Path != w.Path ||
@@ -209,12 +208,12 @@ func (w *Written) Remove(workspace string, started *journal.ToolStarted) error {
 	}
 	defer root.Close() //nolint:errcheck // nothing is written by it
 	path := filepath.FromSlash(w.Path)
-	// A link is not that file, whatever it leads to: what was written there was no link.
+	// A link is not that file, because the write did not make a link.
 	info, err := root.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil: // something else is in its place
+	case err != nil: // another file is in its place
 		return errors.Join(errChanged, err)
 	case !info.Mode().IsRegular() || info.Size() > 0:
 		return errChanged

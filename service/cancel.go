@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Cancel ends a run, and returns it as [Service.FindRun] does. One that another process
-// drives is told, and Cancel waits until it has ended.
+// Cancel ends a run, and returns it as [Service.FindRun] does. If another process drives the run, Cancel asks that
+// process to end it and waits until it has ended.
 func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
@@ -38,10 +38,10 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, who, rec), nil
+	return s.withRelated(ctx, who, rec), nil
 }
 
-// cancelHere ends a run that nobody drives.
+// cancelHere ends a run that no process drives.
 func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
 	r, err := s.runner(rec)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by *agent
 	return err
 }
 
-// How long another process may take to end its run, and how often it is looked at.
+// cancelWait is how long another process may take to end its run, and cancelLook how often the run is looked at.
 const (
 	cancelWait = 10 * time.Second
 	cancelLook = 100 * time.Millisecond
@@ -83,14 +83,14 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 		}
 		if leave, err := s.Drivers.Take(rec.ID); err == nil {
 			defer leave()
-			// Its process released it before it saw the request.
+			// The process released the run before it read the request.
 			return s.cancelHere(ctx, now, by)
 		}
 	}
 }
 
-// Detach writes a run down for the server of the data folder, which continues it. Where no server
-// runs, the run stays queued until one starts.
+// Detach starts a run that the server of the data folder continues. Without a server, the run stays queued until one
+// starts.
 func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartRequest) (Run, error) {
 	d, task, err := s.ready(ctx, who, r, Front{})
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 	return s.outcome(ctx, who, state, err)
 }
 
-// Server names the process of a server that runs on the data folder; "" = none does.
+// Server returns the name of the process of a server on the data folder, or "" if none is running.
 func (s *Service) Server() string {
 	if !s.Drivers.Driven(worker.ServerLock) {
 		return ""

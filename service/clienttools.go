@@ -14,12 +14,11 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// ClientResult is what a client answers a call that it has carried out.
+// ClientResult is the result of a call that a client has carried out.
 type ClientResult = agent.ClientResult
 
-// clientTools are the tools of a request as the loop takes them. Nothing of this machine changes
-// by a call, so it only reads unless the client says otherwise; but it carries arguments out, and
-// brings back what nobody here has seen.
+// clientTools returns the tools of a request for the loop. A call changes nothing on this machine, so it only reads
+// unless the client says otherwise. But it carries its arguments out, and its result is untrusted data.
 func (s *Service) clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
 	all := make([]toolcrib.Spec, len(specs))
 	for i, given := range specs {
@@ -37,8 +36,8 @@ func (s *Service) clientTools(specs []toolcrib.Spec) []toolcrib.Spec {
 	return all
 }
 
-// withClientTools adds the tools of a client to the list of those that its request chooses of the
-// agent's; null = no restriction.
+// withClientTools adds the names of a client's tools to the list of the agent's tools that a request chooses. A nil
+// list does not restrict them.
 func withClientTools(list []string, own []toolcrib.Spec) []string {
 	if list == nil {
 		return nil
@@ -50,7 +49,7 @@ func withClientTools(list []string, own []toolcrib.Spec) []string {
 	return all
 }
 
-// recorder makes a runner that writes something down about runs, and needs no gate.
+// recorder returns a runner that appends to the journals of runs, without a gate or a model.
 func (s *Service) recorder() (*agent.Runner, error) {
 	s.Env.LearnSecrets()
 	return agent.New(agent.Options{
@@ -62,8 +61,8 @@ func (s *Service) recorder() (*agent.Runner, error) {
 	})
 }
 
-// GiveResults writes down the results of calls that a run waits for its client to carry out, all
-// or none. A call that has a result is a conflict; a call that nobody knows is not found.
+// GiveResults appends the results of calls that a run waits for its client to carry out, all or none. A call that has a
+// result is a conflict, and an unknown call is not found.
 func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
 	error,
 ) {
@@ -81,18 +80,18 @@ func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run s
 	return s.FindRun(ctx, who, string(rec.ID))
 }
 
-// resultWait is how long a result waits for its run to wait for it.
+// resultWait is how long a result waits until its run has parked.
 const resultWait = time.Minute
 
-// Pauses waits until a run ends or parks, or until a result for it has waited long enough.
+// Pauses waits until a run has ended or parked, for at most [resultWait].
 func (p *Pool) Pauses(ctx context.Context, run toolcrib.RunID) {
 	ctx, cancel := context.WithTimeout(ctx, resultWait)
 	defer cancel()
-	_ = p.Drive(run).Wait(ctx) // what became of the run shows when the result is given
+	_ = p.Drive(run).Wait(ctx) // giving the result returns the error
 }
 
-// GiveResults does what [Service.GiveResults] does, and the run continues when no call is left
-// open. With [agent.ErrEarly] the run may wait for the results soon ([Pool.Pauses]).
+// GiveResults does what [Service.GiveResults] does. The run continues when no call is open. After [agent.ErrEarly] the
+// run may park for the results soon ([Pool.Pauses]).
 func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run string, results []ClientResult) (Run,
 	error,
 ) {
@@ -104,8 +103,8 @@ func (p *Pool) GiveResults(ctx context.Context, who toolcrib.Principal, run stri
 	return p.s.FindRun(ctx, who, string(found.ID))
 }
 
-// Say keeps a message to a run durably. The model reads it before its next reply, whichever
-// process drives the run; a parked run keeps it until it continues.
+// Say stores a message to a run. The model reads it before its next reply, whichever process drives the run; if the run
+// is parked, after it continues.
 func (s *Service) Say(ctx context.Context, who toolcrib.Principal, run, text string) error {
 	rec, err := s.Env.Find(ctx, who, run)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// FileProblems is what is wrong with the files that the configuration names, with what is in them, and with what
-// its references stand for. A reference that cannot be filled in now may be filled in later.
+// FileProblems returns the problems of the files that the configuration names, of their content, and of its references.
+// A reference that cannot be resolved now may be resolved later.
 func (s *Service) FileProblems() (all config.Errors) {
 	c := s.Env.Config
 	all = c.FindSecrets(s.Env.Resolver())
@@ -44,9 +44,9 @@ func (s *Service) FileProblems() (all config.Errors) {
 		opens := func(string) error {
 			_, err := s.Models.Adapter(name, p)
 			if other := (config.Error{}); errors.As(err, &other) {
-				return nil // a key that is not there only stops what needs it
+				return nil // a missing key only prevents what needs it
 			}
-			if err != nil { // it says again what it is about
+			if err != nil { // the error repeats the name
 				err = errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), name+": "), "ca_file: "))
 			}
 			return err
@@ -69,7 +69,8 @@ func (s *Service) FileProblems() (all config.Errors) {
 	return all
 }
 
-// PlaceProblems is what is wrong with the folders of runs, of the data and of the log. None is made.
+// PlaceProblems returns the problems of the workspaces, the data folder and the folder of the log. It creates none of
+// them.
 func (s *Service) PlaceProblems() (all config.Errors) {
 	c := s.Env.Config
 	add := func(key string, err error, fix string) {
@@ -81,7 +82,7 @@ func (s *Service) PlaceProblems() (all config.Errors) {
 		_, err = s.Policy.Workspace("", nil)
 		add("workspace", err, "")
 	}
-	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.Env.DataDir { // else --data-dir counts
+	if dir, err := c.DataDir.Resolve(config.Resolver{}); err == nil && dir == s.Env.DataDir { // not if --data-dir applies
 		add("data_dir", noPlace(dir), "; name a folder that you may write in")
 	}
 	if file, err := c.Log.File.Resolve(s.Env.Resolver()); err == nil && file != "" {
@@ -90,7 +91,7 @@ func (s *Service) PlaceProblems() (all config.Errors) {
 	return all
 }
 
-// noPlace returns an error if a folder can neither be written in nor made.
+// noPlace returns an error if a folder can neither be written in nor created.
 func noPlace(dir string) error {
 	info, err := os.Stat(dir)
 	switch up := filepath.Dir(dir); {
@@ -104,14 +105,14 @@ func noPlace(dir string) error {
 	return env.Writable(dir)
 }
 
-// noLog returns an error if a file can neither be appended to nor made.
+// noLog returns an error if a file can neither be appended to nor created.
 func noLog(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return noPlace(filepath.Dir(file))
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
-		return nil // a device, or a pipe
+		return nil // a device or a pipe
 	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 )
 
-// Ready returns the agent of a request as its runs would have it, with its model. What is wrong with the
-// configuration or with what was asked is an error, before anything is begun.
+// Ready returns the agent of a request with its model, as a run would have it. It reports the errors of the
+// configuration and of the request before a run begins.
 func (s *Service) Ready(ctx context.Context, who toolcrib.Principal, r StartRequest) (toolcrib.Agent, error) {
 	r.Session, r.Continue = "", false
 	p, err := s.Prepare(ctx, who, r)
@@ -22,8 +22,8 @@ func (s *Service) Ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return p.Agent, err
 }
 
-// Undoable returns the files that a run and the runs that it started wrote, with what they were before. They
-// would be put back in a workspace.
+// Undoable returns the files that a run and the runs below it wrote, with their content before. They would be put back
+// in a workspace.
 func (s *Service) Undoable(
 	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, workspace string,
 ) (list []api.Undo, err error) {
@@ -44,7 +44,7 @@ func (s *Service) Undoable(
 		u := api.Undo{Path: w.Path, Made: w.Before == ""}
 		switch {
 		case w.Before == w.After, hash == w.Before && err == nil, u.Made && err == nil && len(now) == 0 && hash != w.After:
-			continue // it is as it was before the run, or was emptied since
+			continue // unchanged since before the run, or emptied since
 		case err != nil:
 			u.Problem = w.Path + " cannot be read now, so it was not changed"
 		case rec.Workspace != workspace:

@@ -16,20 +16,20 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// Decision is a person's word on an approval.
+// Decision is a person's decision on an approval.
 type Decision struct {
-	Word  journal.CallDecision
-	Calls []string // what it is about, by the IDs of calls; empty = all that are open
-	// Each are words on calls by their IDs, instead of Word and Calls; the others stay open.
+	journal.CallDecision
+	Calls []string // IDs of the calls that it is about; if empty, all open calls
+	// Each are decisions on calls by their IDs, instead of CallDecision and Calls. The other calls stay open.
 	Each   map[string]journal.CallDecision
-	Digest string // of what the person was shown
+	Digest string // digest of what the person was shown
 	Reason string
-	// Remember makes an approval hold for later calls like these, too; nil = for these only.
+	// Remember makes an approval apply to later calls like these. If nil, it applies to these only.
 	Remember *journal.Remember
 }
 
-// Words returns the words that fit an approval of a kind.
-func Words(kind journal.ApprovalKind, calls int) []string {
+// Decisions returns the valid decisions on an approval of a kind.
+func Decisions(kind journal.ApprovalKind, calls int) []string {
 	switch {
 	case kind == journal.ApprovalInDoubt:
 		return []string{journal.DecisionRetry, journal.DecisionHappened, journal.DecisionNotHappened}
@@ -41,8 +41,8 @@ func Words(kind journal.ApprovalKind, calls int) []string {
 	return []string{journal.DecisionApprove, journal.DecisionDeny}
 }
 
-// Fits reports whether a word is one for this kind of approval.
-func (v *Approval) Fits(word string) bool { return slices.Contains(Words(v.Kind, len(v.Calls)), word) }
+// Fits reports whether a decision is valid for this kind of approval.
+func (v *Approval) Fits(d string) bool { return slices.Contains(Decisions(v.Kind, len(v.Calls)), d) }
 
 // Items returns the calls of an approval with these IDs.
 func (v *Approval) Items(ids []string) []journal.ApprovalItem {
@@ -55,8 +55,8 @@ func (v *Approval) Items(ids []string) []journal.ApprovalItem {
 	return items
 }
 
-// Check returns why [Service.Decide] would refuse a decision as things stand; a missing digest is no reason yet. It
-// writes nothing, but an approval that has waited for too long is denied.
+// Check returns the error that [Service.Decide] would return for a decision now; the digest may still be missing. It
+// writes nothing, but an expired approval is denied.
 func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) error {
 	r, decision, err := s.prepare(ctx, who, v, d)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) Check(ctx context.Context, who toolcrib.Principal, v *Approval
 	return r.Check(ctx, v.Run, decision)
 }
 
-// Decide writes a decision down, once. It names the digest of what the person was shown.
+// Decide appends a decision to the journal, once. d.Digest must be the digest of what the person was shown.
 func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (api.Decided, error) {
 	if d.Digest == "" {
 		return api.Decided{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
@@ -79,7 +79,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 	if err != nil {
 		return api.Decided{}, err
 	}
-	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Word.Decision, journal.DecisionMixed), Calls: decision.Calls}
+	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Decision, journal.DecisionMixed), Calls: decision.Calls}
 	outcome, _ := said.Overall()
 	out := api.Decided{
 		ID: v.ID, Run: v.Run, Decision: outcome, By: agent.NameOf(who),
@@ -98,7 +98,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 	return out, nil
 }
 
-// prepare refuses what cannot be meant, and makes a decision as the loop takes it.
+// prepare returns a decision for the loop, or an error if it is not valid.
 func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approval, d Decision) (*agent.Runner,
 	agent.Decision, error,
 ) {
@@ -117,25 +117,25 @@ func (s *Service) prepare(ctx context.Context, who toolcrib.Principal, v *Approv
 		ids = v.Open()
 	}
 	if v.Kind == journal.ApprovalCall && !propose.Storable(v.Items(ids)) {
-		// Each of the calls is asked about each time. The decision itself stands.
+		// These calls are asked about each time; the decision itself is valid.
 		out.Remember = nil
 	}
 	switch {
 	case len(d.Each) > 0:
 		out.Calls = d.Each
-	case len(d.Calls) == 0 && d.Word.Arguments == nil:
-		out.Decision, out.Result = d.Word.Decision, d.Word.Result
+	case len(d.Calls) == 0 && d.Arguments == nil:
+		out.Decision, out.Result = d.Decision, d.Result
 	default:
 		out.Calls = make(map[string]journal.CallDecision, len(ids))
 		for _, id := range ids {
-			out.Calls[id] = d.Word
+			out.Calls[id] = d.CallDecision
 		}
 	}
 	r, err := s.runner(v.record)
 	return r, out, err
 }
 
-// current refuses a decision on an approval that is not pending. One that has waited for too long is denied.
+// current returns an error if an approval is not pending. An expired approval is denied.
 func (s *Service) current(ctx context.Context, v *Approval) error {
 	switch v.Status {
 	case api.ApprovalPending:
@@ -158,24 +158,24 @@ func (s *Service) current(ctx context.Context, v *Approval) error {
 		v.record.Status)
 }
 
-// takes refuses a decision that does not fit a pending approval.
+// takes returns an error if a decision does not fit a pending approval.
 func (v *Approval) takes(d Decision) error {
-	open, named, words, at := v.Open(), d.Calls, []journal.CallDecision{d.Word}, "--call "
+	open, named, decisions, at := v.Open(), d.Calls, []journal.CallDecision{d.CallDecision}, "--call "
 	if len(d.Each) > 0 {
 		at = "calls."
-		named, words = slices.Sorted(maps.Keys(d.Each)), slices.Collect(maps.Values(d.Each))
+		named, decisions = slices.Sorted(maps.Keys(d.Each)), slices.Collect(maps.Values(d.Each))
 	}
-	for _, w := range words {
-		if !v.Fits(w.Decision) {
+	for _, one := range decisions {
+		if !v.Fits(one.Decision) {
 			return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s does not take %s (valid: %s)",
-				v.ID, w.Decision, strings.Join(Words(v.Kind, len(v.Calls)), ", "))
+				v.ID, one.Decision, strings.Join(Decisions(v.Kind, len(v.Calls)), ", "))
 		}
 	}
 	switch {
-	case len(v.Calls) > 0 && len(open) == 0: // by someone else, since it was looked for
+	case len(v.Calls) > 0 && len(open) == 0: // decided by another person since it was found
 		return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now; run %s is %s", v.ID, v.Run,
 			v.record.Status)
-	case d.Word.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
+	case d.Arguments != nil && len(d.Calls) != 1 && len(open) != 1:
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "approval %s has %d open calls; name one of them", v.ID, len(open))
 	}
 	for _, id := range named {

@@ -23,14 +23,14 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// Start starts a run of an agent, and drives it to its end or its pause. The run has no ID if
-// it was not written down; with an error it was cut off.
+// Start starts a run of an agent and drives it until it ends or parks. The run has no ID if it is not in the journal;
+// an error means that it was interrupted.
 func (s *Service) Start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (Run, error) {
 	state, err := s.start(ctx, who, r, f)
 	return s.outcome(ctx, who, state, err)
 }
 
-// start is [Service.Start] for the service itself; the state is nil if there is no run.
+// start is Start for the service itself. The state is nil if there is no run.
 func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*agent.State, error) {
 	d, task, err := s.ready(ctx, who, r, f)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Service) start(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return d.run(ctx, task)
 }
 
-// ready makes the task of a request and the drive of its run.
+// ready returns the task of a request and the drive of its run.
 func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequest, f Front) (*drive, agent.Task,
 	error,
 ) {
@@ -62,15 +62,15 @@ func (s *Service) ready(ctx context.Context, who toolcrib.Principal, r StartRequ
 		task.Once = r.Once
 	} else if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err
-	} else if err := s.instead(ctx, who, r.Instead, &task); err != nil {
+	} else if err := s.replaces(ctx, who, r.Replaces, &task); err != nil {
 		return nil, task, err
 	}
 	d, err := p.ready(ctx, &task, f, seen)
 	return d, task, err
 }
 
-// run starts a run and drives it, as [Service.Start] does. Of the task it fills in what the agent, its session and
-// its skills say. A task that names its session itself has the history, too.
+// run starts a run and drives it, as [Service.Start] does. It fills in the parts of the task that come from the agent,
+// its session and its skills. If the task names a session, it must also have the history.
 func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.State, error) {
 	d, err := p.ready(ctx, &task, f, policy.Paths{})
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Prepared) run(ctx context.Context, task agent.Task, f Front) (*agent.St
 	return d.run(ctx, task)
 }
 
-// ready fills in a task and makes the drive of its run.
+// ready fills in a task and returns the drive of its run.
 func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, seen policy.Paths) (*drive, error) {
 	if err := p.s.Env.OpenFor(ctx, p.Who); err != nil {
 		return nil, err
@@ -89,44 +89,44 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, seen po
 			return nil, err
 		}
 	}
-	g, err := p.theGate(seen) // it reads the rights of today
+	g, err := p.theGate(seen) // it reads the current policy
 	if err != nil {
 		return nil, err
 	}
 	if err := p.fill(ctx, task, p.tell, seen); err != nil {
 		return nil, err
 	}
-	p.tellUnknown()
+	p.reportUnknown()
 	p.needMCP(ctx, task)
 	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }
 
-// A run of this process drives its sub-agents itself, as runs of their own under its lock and theirs. What one of
-// them waits for is decided on its own approval; what is resumed is always the run at the top.
+// A process drives the sub-agents of its run as runs of their own, under its lock and theirs. Each has its own
+// approvals, but only the run at the top is resumed.
 
-// drive is one run in progress, with all that it stands on.
+// drive is one run in progress, with everything that it needs.
 type drive struct {
-	s         *Service
-	front     Front
-	who       toolcrib.Principal // who drives
-	approve   agent.Approve      // what this process does about calls that need an approval
-	models    *models.Choice
-	workspace string
-	gate      *gate.Gate
-	log       *slog.Logger
-	seen      toolcrib.Seq      // the last event that is known, with [Front.SincePause]
-	told      map[string]bool   // approvals that nobody answered here, by their IDs
-	missing   []toolcrib.Notice // of MCP servers, when the run was resumed
-	asking    chan struct{}     // a nested call asks
+	s          *Service
+	front      Front
+	who        toolcrib.Principal
+	approve    agent.Approve // setting of this process for calls that need an approval
+	models     *models.Choice
+	workspace  string
+	gate       *gate.Gate
+	log        *slog.Logger
+	seen       toolcrib.Seq      // last event that is known, with [Front.SincePause]
+	unanswered map[string]bool   // approvals without an answer here, by their IDs
+	missing    []toolcrib.Notice // MCP servers that were missing when the run was resumed
+	asking     chan struct{}     // has an element while a nested call asks
 
 	mu      sync.Mutex
-	top     toolcrib.RunID            // the run that is driven; "" = it has no ID yet
-	taken   map[toolcrib.RunID]func() // with those that it started; each frees one
-	left    bool                      // others may continue it
+	top     toolcrib.RunID            // run that is driven, or "" if it has no ID yet
+	taken   map[toolcrib.RunID]func() // the run and those that it started, with functions that release them
+	left    bool                      // another process may continue it
 	waiting map[string]toolcrib.RunID
 }
 
-// run starts the run of a task, and carries it.
+// run starts the run of a task and drives it.
 func (d *drive) run(ctx context.Context, task agent.Task) (*agent.State, error) {
 	if d.s.Policy.IsOwn(d.workspace) {
 		if err := os.MkdirAll(d.workspace, 0o700); err != nil {
@@ -136,8 +136,8 @@ func (d *drive) run(ctx context.Context, task agent.Task) (*agent.State, error) 
 	return d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) { return r.Run(ctx, task) })
 }
 
-// carry drives the run to its end or its pause, or until ctx ends: as cancelled if the
-// cause is an [agent.CancelError], else as it is.
+// carry drives the run until it ends, parks, or ctx ends. If the cause is an [agent.CancelError], the run ends as
+// cancelled; otherwise it is left to be resumed.
 func (d *drive) carry(
 	ctx context.Context, before *agent.State, begin func(context.Context, *agent.Runner) (*agent.State, error),
 ) (*agent.State, error) {
@@ -160,24 +160,24 @@ func (d *drive) carry(
 	}
 	state, err := begin(ctx, runner)
 	if err == nil && state != nil {
-		state, err = d.onward(ctx, runner, state)
+		state, err = d.resumeAnswered(ctx, runner, state)
 	}
 	if err == nil {
 		d.announceLeft(ctx, state)
 	}
-	// Tools that did not end when they were told to end with the run.
+	// Some tools may not have ended with the run.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), worker.ToolGrace)
 	defer cancel()
 	if late := runner.Wait(ending); late != nil {
 		d.log.WarnContext(ctx, "tools were left behind", "error", late)
 	}
 	if errors.Is(err, context.Canceled) {
-		err = context.Cause(ctx) // what was under way says no more than that
+		err = context.Cause(ctx) // the error itself only says that it was cancelled
 	}
 	return state, err
 }
 
-// beforeDriving is a run as it is when it is taken up; nil if it is a new one.
+// beforeDriving returns a run as it is when it is resumed, or nil for a new run.
 func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 	if state == nil {
 		return nil
@@ -190,7 +190,7 @@ func (s *Service) beforeDriving(ctx context.Context, state *agent.State) *Run {
 	return &v
 }
 
-// take notes a run that this drive holds until leave is called; the first is the one that it drives.
+// take records that this drive holds a run until leave is called. The first run is the one that it drives.
 func (d *drive) take(run toolcrib.RunID, leave func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,8 +203,8 @@ func (d *drive) take(run toolcrib.RunID, leave func()) {
 	d.taken[run] = leave
 }
 
-// leave frees a run that has parked: any process may continue it, and what is asked of its
-// driver is no longer for this one.
+// leave releases a run that has parked. Any process may continue it, and requests to its driver no longer concern this
+// process.
 func (d *drive) leave(run toolcrib.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,7 +214,7 @@ func (d *drive) leave(run toolcrib.RunID) {
 	}
 }
 
-// release frees all runs that are still held.
+// release releases all runs that are still held.
 func (d *drive) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +223,7 @@ func (d *drive) release() {
 	}
 }
 
-// driven is the run that is driven; ok is false if it is free by now.
+// driven returns the run that is driven. ok is false if it has been released.
 func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,8 +233,7 @@ func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 // cancelEvery is how often a driver looks for a request to cancel its run.
 const cancelEvery = 200 * time.Millisecond
 
-// cancellable gives a context that ends when another process asks to cancel the run. stop
-// must be called, and ends the looking.
+// cancellable returns a context that ends when another process asks to cancel the run. stop must be called.
 func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
@@ -253,7 +252,7 @@ func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()
 	}
 }
 
-// observed is the journal of runs as telemetry hears it.
+// observed returns the journal of runs as telemetry observes it.
 func (s *Service) observed(j toolcrib.Journal) toolcrib.Journal {
 	if s.Env.Observe == nil {
 		return j
@@ -261,7 +260,7 @@ func (s *Service) observed(j toolcrib.Journal) toolcrib.Journal {
 	return s.Env.Observe(j)
 }
 
-// options are what the loop stands on.
+// options returns the options of the loop.
 func (d *drive) options() (agent.Options, error) {
 	s, c := d.s, d.s.Env.Config
 	var err error
@@ -308,7 +307,7 @@ func (d *drive) options() (agent.Options, error) {
 	}
 	if watch := d.front.Watch; watch != nil {
 		o.Watch = func(run toolcrib.RunID, f journal.Frame) {
-			if top, _ := d.driven(); run == top { // runs that the run starts have streams of their own
+			if top, _ := d.driven(); run == top { // runs below have streams of their own
 				watch(f)
 			}
 		}
@@ -322,13 +321,13 @@ func (d *drive) options() (agent.Options, error) {
 	return o, nil
 }
 
-// wrote hears what was written down of a run.
+// wrote receives the events of a run that were appended.
 func (d *drive) wrote(ctx context.Context, run toolcrib.RunID, events []toolcrib.Event) {
 	if run != d.top {
 		return
 	}
 	if d.front.SincePause && d.front.Watch != nil {
-		if first := events[0].Seq; first > d.seen+1 { // somebody has written since this process looked
+		if first := events[0].Seq; first > d.seen+1 { // another process has written meanwhile
 			d.sincePause(ctx, first)
 		}
 		d.seen = events[len(events)-1].Seq
@@ -342,7 +341,7 @@ func (d *drive) newID(prefix string) string {
 	id := d.s.ids.next(prefix)
 	if prefix == "run_" {
 		leave, err := d.s.Drivers.Take(toolcrib.RunID(id))
-		if err != nil { // nobody else can have a new one
+		if err != nil { // no other process can have a new run
 			leave = func() {}
 		}
 		d.take(toolcrib.RunID(id), leave)
@@ -364,7 +363,7 @@ func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
 	before := d.taken[run]
 	d.mu.Unlock()
 	d.take(run, leave)
-	if before != nil { // since it got its ID: it is free when the claim ends
+	if before != nil { // held since it got its ID; the claim holds it now
 		before()
 	}
 	return leave, nil
@@ -380,26 +379,26 @@ func (s *Service) workerName() string {
 
 var hostname = sync.OnceValues(os.Hostname)
 
-// nested continues a call that a running call has made, as long as someone answers what it
-// waits for: one at a time.
+// nested continues a call that a running call has made, as long as its questions are answered. It asks one question at
+// a time.
 func (d *drive) nested(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
 	select {
 	case d.asking <- struct{}{}:
 		defer func() { <-d.asking }()
-		return d.onward(ctx, r, state)
+		return d.resumeAnswered(ctx, r, state)
 	case <-ctx.Done():
 		return state, nil
 	}
 }
 
-// onward continues a run as long as someone answers what it waits for.
-func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
+// resumeAnswered continues a run as long as its questions are answered.
+func (d *drive) resumeAnswered(ctx context.Context, r *agent.Runner, state *agent.State) (*agent.State, error) {
 	var err error
 	for ; err == nil && state.Pending != nil; state, err = r.Resume(ctx, state.Run) {
-		goesOn, err := d.answerEach(ctx, r, state)
+		answered, err := d.answerEach(ctx, r, state)
 		var cancel *agent.CancelError
 		switch {
-		case err == nil && goesOn:
+		case err == nil && answered:
 			continue
 		case errors.As(context.Cause(ctx), &cancel):
 			return r.Cancel(context.WithoutCancel(ctx), state.Run, cancel)
@@ -411,9 +410,10 @@ func (d *drive) onward(ctx context.Context, r *agent.Runner, state *agent.State)
 	return state, err
 }
 
-// answerEach has everything answered that a parked run waits for, itself or by runs below it: what nobody answers
-// keeps nothing else waiting, and is not put again by this process. goesOn is false if all of it still waits.
-func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State) (goesOn bool, err error) {
+// answerEach asks for answers to everything that a parked run waits for, itself or in the runs below it. A question
+// without an answer holds up no other, and this process does not ask it again. answered is false if all questions are
+// still open.
+func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State) (answered bool, err error) {
 	all := []*agent.State{s}
 	if s.Pending.Run != "" {
 		if all, err = r.AllWaiting(ctx, s.Run); err != nil {
@@ -421,33 +421,33 @@ func (d *drive) answerEach(ctx context.Context, r *agent.Runner, s *agent.State)
 		}
 	}
 	for _, at := range all {
-		if at.Approval == nil || d.told[at.Approval.ApprovalID] {
+		if at.Approval == nil || d.unanswered[at.Approval.ApprovalID] {
 			continue
 		}
 		decided, err := d.answer(ctx, r, at)
 		switch {
 		case ctx.Err() != nil:
 			return false, err
-		case errors.Is(err, toolcrib.ErrConflict): // someone else was quicker, while the question was here
+		case errors.Is(err, toolcrib.ErrConflict): // it was decided elsewhere while the question was asked here
 			decided = true
 		case err != nil:
 			return false, err
 		case !decided:
-			if d.told == nil {
-				d.told = map[string]bool{}
+			if d.unanswered == nil {
+				d.unanswered = map[string]bool{}
 			}
-			d.told[at.Approval.ApprovalID] = true
+			d.unanswered[at.Approval.ApprovalID] = true
 		}
-		goesOn = goesOn || decided
+		answered = answered || decided
 	}
-	if goesOn || s.Pending.Run == "" {
-		return goesOn, nil
+	if answered || s.Pending.Run == "" {
+		return answered, nil
 	}
 	waits, err := r.WaitsFor(ctx, s.Run)
-	return err == nil && waits == nil, err // someone did, meanwhile
+	return err == nil && waits == nil, err // it was decided elsewhere meanwhile
 }
 
-// answers reports whether this process puts to a person what a run waits for, or decides it as it was told.
+// answers reports whether this process answers what a run waits for, by asking a person or by its own setting.
 func (d *drive) answers(s *agent.State) bool {
 	present := d.front.Person != nil
 	switch s.Approval.Kind {
@@ -466,7 +466,8 @@ func (d *drive) answers(s *agent.State) bool {
 	return present
 }
 
-// answer has answered what one run waits for, and put again until the answer can be meant; false = it is left.
+// answer answers what one run waits for. It asks again until the answer is valid. decided is false if there is no
+// answer.
 func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (decided bool, err error) {
 	if ctx.Err() != nil || !d.answers(s) {
 		return false, nil
@@ -489,18 +490,18 @@ func (d *drive) answer(ctx context.Context, r *agent.Runner, s *agent.State) (de
 	}
 }
 
-// decide answers what a run waits for as this process was told, or as its person says.
+// decide answers what a run waits for, by the setting of this process or by asking a person.
 func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, problem string) (decided, asked bool,
 	err error,
 ) {
 	ask := s.Approval
-	word := agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who}
+	decision := agent.Decision{ApprovalID: ask.ApprovalID, Digest: ask.Digest, Who: d.who}
 	call := ask.Kind == journal.ApprovalCall
 	switch {
 	case d.approve == agent.ApproveDeny && ask.Kind != journal.ApprovalInDoubt:
-		word.Decision, word.By = journal.DecisionDeny, core.ByUnattended
-	case call && d.approve == agent.ApproveAll && coveredByAll(s, &word):
-		word.By = core.ByAll
+		decision.Decision, decision.By = journal.DecisionDeny, core.ByUnattended
+	case call && d.approve == agent.ApproveAll && coveredByAll(s, &decision):
+		decision.By = core.ByAll
 	case d.front.Person == nil:
 		return false, false, nil
 	default:
@@ -521,7 +522,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		case err != nil || !ok:
 			return false, asked, err
 		}
-		// They may have thought about it for too long.
+		// The approval may have expired meanwhile.
 		if expired, err := d.expire(ctx, r, s); expired || err != nil {
 			return expired, asked, err
 		}
@@ -534,22 +535,22 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 			}
 			return err == nil, asked, err
 		case a.Decision == journal.DecisionAnswer:
-			if word.Result, err = AnswerJSON(ask.Schema, a.Text); err != nil {
+			if decision.Result, err = AnswerJSON(ask.Schema, a.Text); err != nil {
 				return false, asked, err
 			}
 		}
-		word.Client = a.Client
-		if word.Calls, word.Reason, word.Remember = a.Calls, a.Reason, a.Remember; a.Decision != journal.DecisionMixed {
-			word.Decision = a.Decision
+		decision.Client, decision.Calls, decision.Reason, decision.Remember = a.Client, a.Calls, a.Reason, a.Remember
+		if a.Decision != journal.DecisionMixed {
+			decision.Decision = a.Decision
 		}
 	}
-	_, err = r.Decide(ctx, s.Run, word)
+	_, err = r.Decide(ctx, s.Run, decision)
 	return err == nil, asked, err
 }
 
-// coveredByAll makes the decision of --approve all: it approves every open call but those
-// that only a person can answer. It returns false if there was nothing to decide.
-func coveredByAll(s *agent.State, word *agent.Decision) bool {
+// coveredByAll fills in the decision of --approve all: it approves every open call except those that only a person can
+// approve. It returns false if there are no such calls.
+func coveredByAll(s *agent.State, decision *agent.Decision) bool {
 	person := map[string]bool{}
 	if s.Turn != nil {
 		for _, c := range s.Turn.Calls {
@@ -567,15 +568,14 @@ func coveredByAll(s *agent.State, word *agent.Decision) bool {
 	case 0:
 		return false
 	case len(open):
-		word.Decision = journal.DecisionApprove
+		decision.Decision = journal.DecisionApprove
 	default:
-		word.Calls = calls
+		decision.Calls = calls
 	}
 	return true
 }
 
-// expireAll denies what a run waits for, itself or by runs below it, and has waited for
-// too long (approvals.expire).
+// expireAll denies the expired approvals of a run and the runs below it (approvals.expire).
 func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.RunID) error {
 	all, err := r.AllWaiting(ctx, run)
 	if err != nil {
@@ -589,12 +589,12 @@ func (d *drive) expireAll(ctx context.Context, r *agent.Runner, run toolcrib.Run
 	return nil
 }
 
-// expire denies a decision that a run has waited for too long.
+// expire denies the approval that a run waits for, if it has expired.
 func (d *drive) expire(ctx context.Context, r *agent.Runner, at *agent.State) (expired bool, err error) {
 	return r.Expire(ctx, at.Run, d.s.expireAfter())
 }
 
-// runner makes a runner that writes something down about a run, and asks no model.
+// runner returns a runner that appends to the journal of a run and asks no model.
 func (s *Service) runner(rec store.RunRecord) (*agent.Runner, error) {
 	g, err := s.gateOfRun(context.Background(), rec)
 	if err != nil {

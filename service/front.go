@@ -22,7 +22,7 @@ import (
 
 // Front receives the events of a run and answers its questions. The zero value does neither.
 type Front struct {
-	// Watch receives the frames of the run, without those of runs that it starts. It must not block. It may be nil.
+	// Watch receives the frames of the run, but not those of runs that it starts. It must not block. It may be nil.
 	Watch func(journal.Frame)
 	// SincePause also sends Watch the events that another process writes while the run is parked, such as the decision.
 	// The stream of a resumed run begins with those since its last pause.
@@ -38,13 +38,13 @@ type Front struct {
 	// Approver is asked about calls that need an approval while the run continues. If it is nil, the run parks first and
 	// then Person is asked.
 	Approver agent.Approver
-	// Person is asked about what a parked run waits for. It may be nil.
+	// Person is asked for the answer that a parked run waits for. It may be nil.
 	Person Person
 	// Buffers are the texts of files in the person's editor. It may be nil.
 	Buffers toolcrib.Buffers
 	Log     *slog.Logger // if nil, that of the options
 
-	work *worker.Work // of the worker that drives the run, or nil
+	work *worker.Work // work of the worker that drives the run, or nil
 }
 
 // Person answers questions while a run is driven.
@@ -59,7 +59,7 @@ type Question struct {
 	Ask     journal.ConfirmationRequired // with the open calls
 	Limit   *Limit                       // the limit to raise, or nil for another question
 	Another bool                         // only another person may repeat calls in doubt
-	Nested  bool                         // a running call has asked
+	Nested  bool                         // the question is asked by a running call
 	Problem string                       // why the last answer is not valid; "" the first time
 }
 
@@ -199,8 +199,8 @@ func AnswerJSON(schema json.RawMessage, text string) (json.RawMessage, error) {
 		return nil, err
 	}
 	known := shapeOf(schema)
-	if word := strings.ToLower(text); known.Type == "boolean" && slices.Contains([]string{"y", "yes", "n", "no"}, word) {
-		text = strconv.FormatBool(word[0] == 'y')
+	if lower := strings.ToLower(text); known.Type == "boolean" && slices.Contains([]string{"y", "yes", "n", "no"}, lower) {
+		text = strconv.FormatBool(lower[0] == 'y')
 	}
 	if as := json.RawMessage(text); known.Type != "string" && json.Valid(as) && gate.CheckAnswer(schema, as) == nil {
 		return as, nil
@@ -240,9 +240,9 @@ func chosen(text string, options []string) (parts []string) {
 	return parts
 }
 
-// WayOn returns what a run waits for and the commands that continue it. self is the program's name in them, and resumer
-// the one in commands that resume a run ([Resumer]).
-func WayOn(
+// NextCommands returns what a run waits for and the commands that continue it. self is the program's name in them, and
+// resumer the one in commands that resume a run ([Resumer]).
+func NextCommands(
 	self, resumer string, run toolcrib.RunID, ask *journal.ConfirmationRequired, withDigest bool,
 ) (what string, commands []string) {
 	id, digest := guard.Visible(toolcrib.ShortID(ask.ApprovalID)), ""
@@ -274,8 +274,8 @@ func (s *Service) NeedsAnother(who toolcrib.Principal, user string) bool {
 	return s.Env.Config.Approvals.FourEyes && who.User == user
 }
 
-// tellFourEyes reports that --approve all approves nothing under approvals.four_eyes.
-func (s *Service) tellFourEyes(who toolcrib.Principal, user string, approve agent.Approve, tell func(string)) {
+// reportFourEyes reports that --approve all approves nothing under approvals.four_eyes.
+func (s *Service) reportFourEyes(who toolcrib.Principal, user string, approve agent.Approve, tell func(string)) {
 	if approve == agent.ApproveAll && s.NeedsAnother(who, user) {
 		s.Env.Once(tell)("approvals.four_eyes: --approve all is your own decision and approves nothing; " +
 			"calls that need an approval wait for another person")

@@ -37,7 +37,7 @@ func TestFrontEnd(t *testing.T) {
 		strange(t, s, who, run.ID, v)
 	}
 
-	yes := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionApprove}}
+	yes := service.Decision{CallDecision: journal.CallDecision{Decision: journal.DecisionApprove}}
 	_, err = s.Decide(ctx, ann, v, yes)
 	has(t, "without a digest", err, toolcrib.CodeBadRequest)
 	yes.Digest = "stale"
@@ -114,7 +114,7 @@ func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolc
 	has(t, "events", s.Events(ctx, who, id, 0, false, func(journal.Frame) error { return os.ErrInvalid }), toolcrib.CodeNotFound)
 	_, err = s.Approval(ctx, who, v.ID)
 	has(t, "an approval", err, toolcrib.CodeNotFound)
-	no := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionDeny}, Digest: v.Digest}
+	no := service.Decision{CallDecision: journal.CallDecision{Decision: journal.DecisionDeny}, Digest: v.Digest}
 	_, err = s.Decide(ctx, who, v, no)
 	has(t, "a decision", err, toolcrib.CodeNotFound)
 	_, err = s.Session(ctx, who, "trip")
@@ -131,7 +131,7 @@ func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolc
 
 func listed(t *testing.T, s *service.Service, who toolcrib.Principal) []service.Run {
 	t.Helper()
-	runs, _, err := s.Runs(t.Context(), who, service.RunsQuery{Words: []string{service.StatusParked, "completed", "cancelled"}})
+	runs, _, err := s.Runs(t.Context(), who, service.RunsQuery{Statuses: []string{service.StatusParked, "completed", "cancelled"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
-// NoticeTaintedHistory says that messages which a client has sent hold untrusted data.
+// NoticeTaintedHistory is the code of the notice that messages from a client contain untrusted data.
 const NoticeTaintedHistory = "tainted_history"
 
 const (
-	// earlierConversation is the source of messages that no stored run has said.
+	// earlierConversation is the source of messages that are in no stored run.
 	earlierConversation = "earlier conversation"
-	// namedRuns bounds how many runs the notice names.
+	// namedRuns bounds the runs that the notice names.
 	namedRuns = 5
 )
 
-// traced taints a task with the untrusted data in what the client of the request has sent.
+// traced taints a task with the untrusted data in the messages of the request's client.
 func (s *Service) traced(ctx context.Context, who toolcrib.Principal, r *StartRequest, task *agent.Task) error {
 	prompt := r.Prompt
 	if r.Given != nil {
@@ -53,9 +53,9 @@ func (s *Service) traced(ctx context.Context, who toolcrib.Principal, r *StartRe
 	return nil
 }
 
-// instead gives a task the untrusted data and the calls that took effect of the run whose conversation it
-// continues in its place. One that is not there, or is somebody else's, has none.
-func (s *Service) instead(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, task *agent.Task) error {
+// replaces adds to a task the untrusted data and the calls of the run whose conversation it replaces. A run that does
+// not exist, or that belongs to another user, has none.
+func (s *Service) replaces(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, task *agent.Task) error {
 	if run == "" {
 		return nil
 	}
@@ -80,8 +80,8 @@ func (s *Service) instead(ctx context.Context, who toolcrib.Principal, run toolc
 	return err
 }
 
-// retrace finds the untrusted data in messages that a client has sent: in what tainted runs of the user have said
-// or read, or in what no stored run has, if the user has a tainted one. The notice says why; nil = nothing is
+// retrace returns the sources of untrusted data in messages from a client: in what tainted runs of the user have said
+// or read, or in what no stored run has, if the user has a tainted run. The notice says why. It is nil if nothing is
 // untrusted.
 func (s *Service) retrace(
 	ctx context.Context, user string, messages []toolcrib.Message,
@@ -111,7 +111,7 @@ func (s *Service) retrace(
 				sources = append(sources, source)
 			}
 		}
-		if unclear { // else all of it is what the client itself has returned
+		if unclear { // otherwise the client itself has returned all of it
 			sources = []string{earlierConversation}
 		}
 		if taint = append(taint, sources...); len(runs) == 0 {

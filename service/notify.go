@@ -18,8 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// Notifier knows the addresses of approvals.notify. Those that cannot be filled in are
-// problems; the others are told anyway.
+// Notifier returns a notifier for the addresses of approvals.notify, and the problems of those that cannot be resolved.
+// It notifies the others anyway.
 func (s *Service) Notifier() (n *notify.Notifier, problems []string) {
 	var targets []notify.Target
 	for i := range s.Env.Config.Approvals.Notify {
@@ -37,21 +37,21 @@ func (s *Service) sender(targets ...notify.Target) *notify.Notifier {
 	return notify.New(targets, notify.Options{UserAgent: "toolcrib/" + version.Version(), Line: &s.line})
 }
 
-// Told is what became of a test message.
-type Told struct {
+// NotifyResult is the outcome of a test message.
+type NotifyResult struct {
 	Key   string `json:"key"`   // approvals.notify[0]
-	Where string `json:"where"` // the host of a webhook, else the scheme
+	Where string `json:"where"` // host of a webhook, otherwise the scheme
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Secret is what its receiver checks signatures with, a *string: null where it is in the
-	// configuration, as SecretFrom says. Both are given only where secrets are asked for.
+	// Secret is the key of signatures, a *string. It is null if it is in the configuration, as SecretFrom says. Both are
+	// returned only if secrets are asked for.
 	Secret     any    `json:"secret,omitempty"`
-	SecretFrom string `json:"secret_from,omitempty"` // configuration, or the keys of the data folder
+	SecretFrom string `json:"secret_from,omitempty"` // configuration, or keys: the keys of the data folder
 }
 
-// TestNotify sends a test message to each address of approvals.notify, for administrators;
-// with secrets it sends nothing, and returns what signs.
-func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secrets bool) ([]Told, error) {
+// TestNotify sends a test message to each address of approvals.notify, for administrators. If secrets is set, it sends
+// nothing and returns the keys of signatures.
+func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secrets bool) ([]NotifyResult, error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
 	}
@@ -59,16 +59,16 @@ func (s *Service) TestNotify(ctx context.Context, who toolcrib.Principal, secret
 	if len(list) == 0 {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "approvals.notify has no address")
 	}
-	told := make([]Told, len(list))
+	results := make([]NotifyResult, len(list))
 	for i := range list {
-		told[i] = s.testOne(ctx, &list[i], fmt.Sprintf("approvals.notify[%d]", i), secrets)
+		results[i] = s.testOne(ctx, &list[i], fmt.Sprintf("approvals.notify[%d]", i), secrets)
 	}
-	return told, nil
+	return results, nil
 }
 
-func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, secrets bool) Told {
+func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, secrets bool) NotifyResult {
 	t, err := s.Env.NotifyTarget(n)
-	v := Told{Key: key, Where: address.Where(t.Address)}
+	v := NotifyResult{Key: key, Where: address.Where(t.Address)}
 	switch {
 	case err != nil:
 		v.Error = err.Error()
@@ -92,12 +92,11 @@ func (s *Service) testOne(ctx context.Context, n *config.Notify, key string, sec
 	return v
 }
 
-// NoticeNotifyFailed begins the line that says that an address was not told, and is its message in the log.
+// NoticeNotifyFailed begins the notice that an address was not notified, and is its message in the log.
 const NoticeNotifyFailed = "notify_failed"
 
-// Announce implements [agent.Announcer]: it tells the addresses of approvals.notify that a
-// run waits for people. What this process will put to a person itself, or decide as it was
-// told, is kept until it is clear that nobody has answered.
+// Announce implements [agent.Announcer]. It notifies the addresses of approvals.notify that a run waits for people. If
+// this process asks a person or decides itself, it notifies them only when the approval remains open.
 func (d *drive) Announce(ctx context.Context, s *agent.State) {
 	if d.answers(s) {
 		d.mu.Lock()
@@ -105,10 +104,10 @@ func (d *drive) Announce(ctx context.Context, s *agent.State) {
 		d.waiting[s.Approval.ApprovalID] = s.Run
 		return
 	}
-	d.tell(ctx, s)
+	d.notify(ctx, s)
 }
 
-// announceLeft reports what nobody answered here after all.
+// announceLeft notifies of approvals that remained open here.
 func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	if s == nil || s.Pending == nil || ctx.Err() != nil {
 		return
@@ -120,15 +119,15 @@ func (d *drive) announceLeft(ctx context.Context, s *agent.State) {
 	for _, approval := range slices.Sorted(maps.Keys(kept)) {
 		at, err := agent.Load(ctx, d.s.Env.Store, kept[approval])
 		if err == nil && at.Pending != nil && at.Approval != nil && at.Approval.ApprovalID == approval {
-			d.leave(s.Run) // it is the one that is resumed
-			d.tell(ctx, at)
+			d.leave(s.Run) // the run at the top is resumed
+			d.notify(ctx, at)
 		}
 	}
 }
 
-// tell sends the message, and says in a notice and in the log what went wrong. This process has nothing more to do
-// with the run before it was decided, so it frees it first: whoever is told may decide and continue it at once.
-func (d *drive) tell(ctx context.Context, at *agent.State) {
+// notify sends the message, and reports failures in a notice and in the log. It releases the run first, because a
+// person who is notified may decide and continue it at once.
+func (d *drive) notify(ctx context.Context, at *agent.State) {
 	s := d.s
 	d.leave(at.Run)
 	sender, problems := s.Notifier()
@@ -143,7 +142,7 @@ func (d *drive) tell(ctx context.Context, at *agent.State) {
 	}
 }
 
-// message is what is told of the approval that a run waits for.
+// message returns the notification of the approval that a run waits for.
 func (s *Service) message(at *agent.State) notify.Message {
 	ask := at.Approval
 	m := notify.Message{
@@ -153,7 +152,7 @@ func (s *Service) message(at *agent.State) notify.Message {
 		Kind: ask.Kind, Reason: ask.Reason, Question: ask.Question, Schema: ask.Schema, Calls: []notify.Call{},
 	}
 	if ask.Kind == journal.ApprovalCall && s.expireAfter() > 0 {
-		expires := at.Updated.Add(s.expireAfter()) // as it is counted
+		expires := at.Updated.Add(s.expireAfter()) // when the loop expires it
 		m.ExpiresAt = &expires
 	}
 	for _, c := range ask.Calls {
@@ -161,7 +160,7 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	_, commands := WayOn(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)
+	_, commands := NextCommands(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)
 	show := s.Env.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))
 	m.Commands = append([]string{show}, commands...)
 	return m

@@ -17,8 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Once returns the key of a request, so that a repeated one gets the same run: it is made of the
-// caller, their Idempotency-Key (name) and the request. If name is empty, the key is empty.
+// Once returns the key of a request, by which a repeated request gets the same run. It depends on the caller, their
+// Idempotency-Key (name) and the request. If name is empty, so is the key.
 func Once(who toolcrib.Principal, name string, asked ...string) string {
 	if name == "" {
 		return ""
@@ -77,12 +77,12 @@ func sameOnce(other *store.OnceError) (toolcrib.RunID, error) {
 	return other.Run, nil
 }
 
-// maxAsked bounds the runs among which one is looked for.
+// maxAsked bounds the runs that [Service.Asked] looks at.
 const maxAsked = 200
 
-// Asked returns the newest run of who that began before start with a key for the same request,
-// whatever its name, and is not among taken, whose answer was not sent by then: it neither had ended
-// nor waited, or it has failed since another time; "" if none.
+// Asked returns the newest run of who that an equal request with any Idempotency-Key started before start, that is not
+// in taken, and whose answer was not sent before start: it had neither ended nor parked by then, or it has failed since
+// the time since. It returns "" if there is no such run.
 func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string, start, since time.Time,
 	taken []toolcrib.RunID,
 ) (toolcrib.RunID, error) {
@@ -109,12 +109,12 @@ func (s *Service) Asked(ctx context.Context, who toolcrib.Principal, once string
 	return "", err
 }
 
-// maxRepeats bounds how many runs of one request are looked at that have all failed.
+// maxRepeats bounds the failed runs of one request that are looked at.
 const maxRepeats = 2000
 
-// Repeat returns the run that answers a repeat of the request r, whose run is known: that one, which
-// continues if it waits for its provider, or what takes the place of one that has failed. again
-// reports whether something has begun. Who repeats it at the same time gets the same run.
+// Repeat returns the run that answers a repeat of the request r, which has started run before: that run, which
+// continues if it waits for its provider, or a run that replaces a failed one. again reports whether a run was started
+// or resumed. Concurrent repeats get the same run.
 func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, r StartRequest) (
 	_ toolcrib.RunID, again bool, err error,
 ) {
@@ -134,23 +134,23 @@ func (p *Pool) Repeat(ctx context.Context, who toolcrib.Principal, run toolcrib.
 		case rec.Status != toolcrib.StatusFailed:
 			return run, false, nil
 		}
-		r.Once = hashed(string(run)) + ":" + same // the failed run keeps its own
+		r.Once = hashed(string(run)) + ":" + same // the failed run keeps its own key
 		next, err := p.s.Begun(ctx, r.Once)
 		if err != nil {
 			return run, false, err
 		}
 		if next == "" {
-			return p.instead(ctx, who, rec.ID, r)
+			return p.replace(ctx, who, rec.ID, r)
 		}
 		run = next
 	}
 	return run, false, nil
 }
 
-// instead begins what takes the place of a run that has failed: the request r again if no call of that
-// run began, else a run that continues it, so that nothing happens twice. Where asking its model
-// again is in vain, it is the failed run itself.
-func (p *Pool) instead(ctx context.Context, who toolcrib.Principal, failed toolcrib.RunID, r StartRequest) (
+// replace starts the run that replaces a failed one: the request r again if no call of the failed run was started,
+// otherwise a run that continues it, so that no call takes effect twice. If asking the model again cannot help, it
+// returns the failed run.
+func (p *Pool) replace(ctx context.Context, who toolcrib.Principal, failed toolcrib.RunID, r StartRequest) (
 	_ toolcrib.RunID, again bool, err error,
 ) {
 	state, err := agent.Load(ctx, p.s.Env.Store, failed)

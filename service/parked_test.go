@@ -29,7 +29,7 @@ func approveLast(t *testing.T, s *service.Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	yes := service.Decision{Word: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest}
+	yes := service.Decision{CallDecision: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest}
 	if _, err := s.Decide(t.Context(), root, v, yes); err != nil {
 		t.Fatal(err)
 	}

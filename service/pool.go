@@ -123,7 +123,7 @@ func (p *Pool) begin(
 // Resume continues a run as [Service.Resume] does, and returns when it has begun. A run that this pool drives is a
 // conflict, unless it was just decided on: then it continues by itself, and the drive is nil.
 func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (*worker.Drive, error) {
-	if fork, err := p.s.Current().askAgain(ctx, who, &q); err != nil {
+	if fork, err := p.s.Current().forkUnanswered(ctx, who, &q); err != nil {
 		return nil, err
 	} else if fork != nil {
 		return p.Fork(ctx, who, *fork)

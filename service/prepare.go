@@ -38,7 +38,7 @@ type StartRequest struct {
 	Taint     []string           // sources of untrusted data in Prompt or Files
 	Once      string             // from [Once]; "" means that an identical request starts another run
 	Asked     string             // see [journal.RunStarted]
-	Instead   toolcrib.RunID     // run whose conversation Messages continue, with its taint and its effects
+	Replaces  toolcrib.RunID     // run whose conversation Messages continue, with its taint and its effects
 	Again     bool               // sends the last message of the session again ([Prepared.Again]); without Prompt
 	Compact   bool               // only condenses the session; without Prompt
 
@@ -120,7 +120,7 @@ type Prepared struct {
 
 	reasoning string       // replaces that of the models; "" does not
 	tell      func(string) // receives messages for a person
-	told      bool         // names in its lists that match no tool were reported
+	reported  bool         // names in its lists that match no tool were reported
 
 	s      *Service
 	models *models.Choice // never nil; may have those of several agents
@@ -147,7 +147,7 @@ func (s *Service) prepareSeeing(
 		return nil, err
 	}
 	p.Approve, p.Tools = r.Approve, r.Tools
-	s.tellFourEyes(who, who.User, p.Approve, tell)
+	s.reportFourEyes(who, who.User, p.Approve, tell)
 	return p, p.enter(ctx, who, &r)
 }
 
@@ -168,7 +168,7 @@ func (p *Prepared) enter(ctx context.Context, who toolcrib.Principal, r *StartRe
 		if p.Session, err = s.LastConversation(ctx, who); err == nil && p.Session.Info.Busy() {
 			err = s.sessionBusy(ctx, &p.Session.Info)
 		}
-	case r.Session != "" && r.Given != nil: // is made beside what was said, also while that waits
+	case r.Session != "" && r.Given != nil: // a call does not continue the conversation, so it may run while that waits
 		p.Session, err = s.EnterSession(ctx, who, r.Session)
 	case r.Session != "":
 		p.Session, err = s.joinSession(ctx, who, r.Session)
@@ -193,7 +193,7 @@ func (s *Service) prepared(
 	if err := s.Env.Supported(); err != nil {
 		return nil, err
 	}
-	s.Env.TellIgnored(s.Env.Once(tell))
+	s.Env.ReportIgnored(s.Env.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
@@ -327,13 +327,13 @@ func (s *Service) subAgent(
 	return task, nil
 }
 
-// tellUnknown reports once the names that match no tool, in the lists of the runs, of the agent, and of the skills that
-// they were given.
-func (p *Prepared) tellUnknown() {
-	if p.told {
+// reportUnknown reports once the names that match no tool, in the lists of the runs, of the agent, and of the skills
+// that they were given.
+func (p *Prepared) reportUnknown() {
+	if p.reported {
 		return
 	}
-	p.told = true
+	p.reported = true
 	for _, text := range p.s.Policy.UnknownNames(p.gate, &p.Agent, p.Tools) {
 		p.tell(text)
 	}

@@ -15,21 +15,21 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// PruneRequest chooses runs to remove, or their content: those that are named, or all that ended so long ago.
+// PruneRequest chooses runs to remove, or to remove the content of: named runs, or all that ended before a time.
 type PruneRequest struct {
-	Runs        []string // as for [Service.FindRun]
+	Runs        []string // names as for [Service.FindRun]
 	OlderThan   time.Duration
 	ContentOnly bool
-	// WithLater takes the runs along that hold the transcript of those that are named:
-	// later ones of the session, and forks. Without it they are reported as a notice.
+	// WithLater also chooses the runs that contain the transcript of the named ones: later runs of the session, and forks.
+	// If it is not set, a notice reports them.
 	WithLater bool
-	// Agrees is asked before anything is removed, with the number of runs that are named
-	// (0 = by age); if nil, nobody is asked.
+	// Agrees is called before anything is removed, with the number of named runs, which is 0 if runs are chosen by age. If
+	// nil, the removal needs no confirmation.
 	Agrees func(runs int) error
-	Notice func(text string) // nil = Options.Notice
+	Notice func(text string) // if nil, Options.Notice is used
 }
 
-// Prune removes runs that have ended, or only their content, for administrators.
+// Prune removes runs that have ended, or their content, for administrators.
 func (s *Service) Prune(
 	ctx context.Context, who toolcrib.Principal, r PruneRequest,
 ) (result api.PruneResult, err error) {
@@ -73,7 +73,8 @@ func (s *Service) Prune(
 	return result, err
 }
 
-// RemoveSession removes a session with all its runs and those beside it, for administrators. r says how.
+// RemoveSession removes a session with all its runs, including those beside it, for administrators. r has the other
+// settings.
 func (s *Service) RemoveSession(
 	ctx context.Context, who toolcrib.Principal, name string, r PruneRequest,
 ) (info store.SessionInfo, result api.PruneResult, err error) {
@@ -117,8 +118,8 @@ func laterText(later []toolcrib.RunID) string {
 	return "what was said there is also in the transcript of later runs: " + text + "; --with-later takes them along"
 }
 
-// carriers are the runs that took over the transcript of these, or of one that did:
-// later ones of the session, and forks; the oldest first.
+// carriers returns the runs that contain the transcript of runs, directly or not: later ones of the session, and forks;
+// oldest first.
 func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []toolcrib.RunID, err error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -134,14 +135,14 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 			since = rec.CreatedAt
 		}
 	}
-	var newer []store.RunRecord // the newest first
+	var newer []store.RunRecord // newest first
 	for rec, err := range s.Env.Each(ctx, store.Filter{Since: since}) {
 		if err != nil {
 			return nil, err
 		}
 		newer = append(newer, rec)
 	}
-	type of struct { // what a program calls its sessions is each user's own
+	type of struct { // names of sessions belong to their users
 		user    string
 		session toolcrib.SessionID
 	}
@@ -149,7 +150,7 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	for _, rec := range slices.Backward(newer) {
 		carried := holds[rec.ID] || rec.Session != "" && sessions[of{rec.User, rec.Session}]
 		if !carried && rec.PrunedAt.IsZero() {
-			start, _ := s.startOf(ctx, rec.ID) // of one that cannot be read nothing is known
+			start, _ := s.startOf(ctx, rec.ID) // a run that cannot be read has no known origin
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -167,13 +168,13 @@ func (s *Service) carriers(ctx context.Context, runs []toolcrib.RunID) (later []
 	return later, nil
 }
 
-// Retention is what the configuration says about how long runs are kept; false = forever.
+// Retention returns how long the configuration keeps runs. ok is false if it keeps them forever.
 func (s *Service) Retention() (store.Retention, bool) {
 	c := &s.Env.Config.Retention
 	return store.Retention{Runs: c.Runs.Std(), Content: c.Content.Std()}, c.Runs > 0 || c.Content > 0
 }
 
-// RetainSome prunes, behind a run, a few of those that r no longer keeps: so few that nobody waits for it.
+// RetainSome prunes a few of the runs that r no longer keeps, after a run. They are so few that no user waits for it.
 func (s *Service) RetainSome(ctx context.Context, r store.Retention) (store.RetentionResult, error) {
 	r.Max = 50
 	return s.Env.Store.ApplyRetention(ctx, r, time.Now())

@@ -22,44 +22,44 @@ import (
 	"github.com/toolcrib/toolcrib/team"
 )
 
-// ResumeRequest asks to continue a run that is parked, was decided on, or was cut off.
+// ResumeRequest is a request to resume a run that is parked, decided on, or interrupted.
 type ResumeRequest struct {
-	Run string // as [Service.FindRun] finds it
-	// Approve is what becomes of calls that need an approval; "" = the run parks. A run
-	// that was told from its start to approve or to refuse everything keeps to it.
+	Run string // name as for [Service.FindRun]
+	// Approve applies to calls that need an approval; "" parks the run. A run that was started with approve all or deny
+	// keeps that setting.
 	Approve agent.Approve
-	Add     journal.Granted // what the run may spend more
-	Model   string          // that continues it; "" = the run's own
-	Message string          // which the model reads before it continues
-	Decided bool            // it was just decided on: whoever drives the run above may continue it
-	Once    string          // of [Once], for [Pool.Resume]; "" = a second request like this resumes again
+	Add     journal.Granted // what the run may use in addition
+	Model   string          // model that continues it; "" means the run's own
+	Message string          // read by the model before it continues
+	Decided bool            // it was just decided on, so the driver of the run above may continue it
+	Once    string          // from [Once], for [Pool.Resume]; "" means that an identical request resumes it again
 
 	// Subscription follows the run, for [Pool.Resume]. It may be nil.
 	Subscription *worker.Subscription
 }
 
-// ElsewhereError says that another process drives the run at the top, and continues the
-// one that was to be resumed, too.
+// ElsewhereError reports that another process drives the run at the top, and will continue the run below that was to be
+// resumed.
 type ElsewhereError struct{ Run, Top toolcrib.RunID }
 
 func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("another process is running run %s, and continues %s, too", e.Top, e.Run)
 }
 
-// Resume continues a run where its journal ends, and drives it as [Service.Start] does.
-// What is resumed is the run at the top of those that started it.
+// Resume continues a run where its journal ends, and drives it as [Service.Start] does. If another run started it, the
+// run at the top is resumed.
 func (s *Service) Resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (Run, error) {
 	state, err := s.resume(ctx, who, q, f)
 	return s.outcome(ctx, who, state, err)
 }
 
 func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRequest, f Front) (*agent.State, error) {
-	if fork, err := s.askAgain(ctx, who, &q); err != nil {
+	if fork, err := s.forkUnanswered(ctx, who, &q); err != nil {
 		return nil, err
 	} else if fork != nil {
 		return s.fork(ctx, who, *fork, f)
 	}
-	a, err := s.again(ctx, who, &q, f)
+	a, err := s.hold(ctx, who, &q, f)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 		if f.SincePause && f.Watch != nil {
 			a.sincePause(ctx, 0)
 		}
-		if len(a.missing) > 0 && a.state.Epochs > 0 { // the start of a run says so itself
+		if len(a.missing) > 0 && a.state.Epochs > 0 { // the start of a run reports them itself
 			if _, err := r.Note(ctx, run, a.missing); err != nil {
 				return nil, err
 			}
@@ -83,9 +83,9 @@ func (s *Service) resume(ctx context.Context, who toolcrib.Principal, q ResumeRe
 	})
 }
 
-// askAgain is the fork that continues a run whose model gave no answer: a run that has ended stays as it
-// is. nil = it is another run, which is resumed.
-func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (*ForkRequest, error) {
+// forkUnanswered returns the fork that continues a run which has ended without an answer of its model, because a run
+// that has ended does not change. It returns nil if the run can be resumed.
+func (s *Service) forkUnanswered(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (*ForkRequest, error) {
 	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Service) askAgain(ctx context.Context, who toolcrib.Principal, q *Resum
 	return fork, nil
 }
 
-// continuing asks for a run that continues one which has ended without an answer.
+// continuing returns the request for a run that continues one which has ended without an answer.
 func (s *Service) continuing(state *agent.State) *ForkRequest {
 	code := core.NoticeReplyEmpty
 	if state.LastFailed != nil {
@@ -123,9 +123,9 @@ func (s *Service) continuing(state *agent.State) *ForkRequest {
 	}
 }
 
-// added writes down what a request to resume adds to a run, and leaves the run to be driven.
+// added appends what a request adds to a run, and does not drive the run.
 func (s *Service) added(ctx context.Context, who toolcrib.Principal, q ResumeRequest) error {
-	a, err := s.again(ctx, who, &q, Front{})
+	a, err := s.hold(ctx, who, &q, Front{})
 	if err != nil {
 		return err
 	}
@@ -135,15 +135,15 @@ func (s *Service) added(ctx context.Context, who toolcrib.Principal, q ResumeReq
 	return err
 }
 
-// again is a run that is about to be resumed. Its drive holds it.
-type again struct {
+// resumed is a run that is about to be resumed. Its drive holds it.
+type resumed struct {
 	*drive
-	state  *agent.State       // of the run at the top
-	named  toolcrib.RunID     // that the request names
-	chosen *journal.ModelInfo // nil = the run keeps its model
+	state  *agent.State       // state of the run at the top
+	named  toolcrib.RunID     // run that the request names
+	chosen *journal.ModelInfo // new model, or nil
 }
 
-func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *again, err error) {
+func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *resumed, err error) {
 	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -151,9 +151,9 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	switch {
 	case err != nil:
 		return nil, err
-	case q.Decided: // the process that drove it may be about to leave it
+	case q.Decided: // the process that drove it may be about to release it
 		if err = s.awaitFree(ctx, rec.ID, named.ID); rec.ID == named.ID && errors.As(err, new(*ElsewhereError)) {
-			err = nil // takeUp says which process
+			err = nil // takeUp reports which process
 		}
 	case rec.ID == named.ID:
 	default:
@@ -171,7 +171,7 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 			leave()
 		}
 	}()
-	a := &again{named: named.ID}
+	a := &resumed{named: named.ID}
 	if a.state, err = agent.Load(ctx, s.Env.Store, rec.ID); err != nil {
 		return nil, err
 	}
@@ -180,13 +180,13 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 			a.state.Status)
 	}
 	if who.Token != "" && a.state.Start.Principal.Token != who.Token {
-		// Nothing would hold it to the token's scope.
+		// The token's scope would not apply to it.
 		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "run %s was not started by this access token, so it "+
 			"would continue without its scope; resume it without the token", rec.ID)
 	}
 	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
 	needed := a.state.Model
-	if q.Model != "" || f.work != nil { // a worker lets the run say what is wrong with its model
+	if q.Model != "" || f.work != nil { // for a worker, the run itself reports the errors of its model
 		needed = -1
 	}
 	if a.drive, a.chosen, err = s.driveAgain(a.state, needed, who, approve, q.Model, f); err != nil {
@@ -195,13 +195,13 @@ func (s *Service) again(ctx context.Context, who toolcrib.Principal, q *ResumeRe
 	for _, n := range a.missing {
 		s.Env.Notice(n.Message)
 	}
-	s.tellFourEyes(who, a.state.Start.Principal.User, approve, s.Env.Notice)
+	s.reportFourEyes(who, a.state.Start.Principal.User, approve, s.Env.Notice)
 	a.take(rec.ID, leave)
 	return a, nil
 }
 
-// KeptApprove is what the run of a request was told from its start about calls that need an
-// approval, and keeps to; "" = nothing that holds.
+// KeptApprove returns the setting for calls that need an approval with which the run of a request was started and that
+// still applies, or "".
 func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q ResumeRequest) (agent.Approve, error) {
 	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return "", err
@@ -219,16 +219,16 @@ func (s *Service) KeptApprove(ctx context.Context, who toolcrib.Principal, q Res
 
 func (s *Service) keptApprove(state *agent.State) agent.Approve {
 	switch own := agent.Approve(state.Start.Approve); {
-	case own == agent.ApproveAll && s.Env.Config.Approvals.FourEyes: // it was the word of whom the run acts for
+	case own == agent.ApproveAll && s.Env.Config.Approvals.FourEyes: // it was a decision of the user of the run
 	case own == agent.ApproveAll, own == agent.ApproveDeny:
 		return own
 	}
 	return ""
 }
 
-// add adds what a resume was given to a run, before it continues. A model is for the runs below it
-// that wait for their providers, if there are some, and a grant for the one that waits for its limit.
-func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) error {
+// add appends what a request adds to a run, before the run continues. If runs below wait for their providers, the model
+// is for them, and if one waits for its limit, the grant is for that one.
+func (a *resumed) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) error {
 	by := agent.NameOf(a.who)
 	more := agent.Addition{Model: a.chosen, By: by, Once: q.Once}
 	if granted := q.Add; granted != (journal.Granted{}) {
@@ -238,8 +238,8 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 	if q.Message != "" {
 		more.Message = &q.Message
 	}
-	var below []toolcrib.RunID // that get the model instead
-	var limited []string       // that get the grant instead
+	var below []toolcrib.RunID // runs that get the model instead
+	var limited []string       // runs that get the grant instead
 	if a.chosen != nil || more.Granted != nil {
 		all, err := r.AllWaiting(ctx, a.named)
 		if err != nil {
@@ -259,7 +259,8 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%d runs below run %s wait for their limits; resume each with what "+
 			"is to be added: %s", len(limited), a.named, strings.Join(limited, ", "))
 	}
-	// First what may be refused, and changes nothing more if the request is repeated; last what is added each time.
+	// First the additions that may be refused, which change nothing if the request is repeated. Last those that are added
+	// each time.
 	if more.Model != nil && len(limited) > 0 {
 		below, more.Model = append(below, a.named), nil
 	}
@@ -282,20 +283,20 @@ func (a *again) add(ctx context.Context, r *agent.Runner, q *ResumeRequest) erro
 	return err
 }
 
-// ForkRequest asks for a new run from a round of another one.
+// ForkRequest is a request for a new run from a round of another one.
 type ForkRequest struct {
-	Run     string        // as [Service.FindRun] finds it
-	Round   int           // before which it begins, counted from 1; 0 = the last
-	Prompt  string        // is added as the next message; "" = none
-	Model   string        // that is asked; "" = the run's own
-	Approve agent.Approve // "" = the run parks
+	Run     string        // name as for [Service.FindRun]
+	Round   int           // round before which it begins, from 1; 0 means the last
+	Prompt  string        // next message, or ""
+	Model   string        // model of the new run; "" means that of the old one
+	Approve agent.Approve // "" parks the run
 	Admin   bool          // as in [StartRequest]
 	Once    string        // as in [StartRequest]
 
 	Subscription *worker.Subscription // as in [StartRequest]
 
-	why    []toolcrib.Notice // notices of the new run about its beginning
-	failed bool              // it asks the failed agents of a team again
+	why    []toolcrib.Notice // notices at the beginning of the new run
+	failed bool              // ask the failed agents of a team again
 }
 
 // Fork starts a new run from a round of another one, and drives it as [Service.Start] does.
@@ -354,18 +355,18 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	})
 }
 
-// driveAgain makes a drive from what a stored run began with, under today's configuration. If model is not empty,
-// it is open then, and returned; needed is the one of the run's models that has to open, -1 = none.
+// driveAgain returns the drive of a stored run under the current configuration. If model is not empty, it opens and
+// returns that model. needed is the index of the model of the run that has to open, or -1 for none.
 func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
-	s.Env.TellIgnored(s.Env.Once(s.Env.Notice))
+	s.Env.ReportIgnored(s.Env.Once(s.Env.Notice))
 	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
 			state.Run, start.Workspace)
 	}
-	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // one given call has none
+	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // a run of one given call has none
 		if err := s.Models.Reopens(state.Models[needed]); err != nil {
 			return nil, nil, err
 		}
@@ -391,7 +392,7 @@ func (s *Service) driveAgain(
 	return d, chosen, nil
 }
 
-// takeUp holds the run for this process, so that no other drives it.
+// takeUp claims the run for this process.
 func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 	if rec.Driver != "" && rec.Driver != s.Env.Driver && !rec.Status.Ended() {
 		why := "it belongs to the command line that started it, and is resumed there"
@@ -408,19 +409,20 @@ func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 	return leave, nil
 }
 
-// How long a run that was decided on may take to be freed by the process that drives the runs above it.
+// freeWait is how long the process that drives the runs above may take to release a run that was decided on, and
+// freeLook how often the run is looked at.
 const (
 	freeWait = 3 * time.Second
 	freeLook = 50 * time.Millisecond
 )
 
-// awaitFree waits until a run is free; [*ElsewhereError] if its process continues it, which
-// continues the runs below by itself when all else of its turn is done.
+// awaitFree waits until a run is free. It returns an [*ElsewhereError] if another process continues the run, which
+// continues the runs below when the other calls of its turn are done.
 func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error {
 	for end := time.Now().Add(freeWait); ; {
 		leave, err := s.Drivers.Take(run)
 		if err == nil {
-			leave() // takeUp takes it again
+			leave() // takeUp claims it again
 			return nil
 		}
 		if time.Now().After(end) {
@@ -432,8 +434,8 @@ func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error
 	}
 }
 
-// toResume is the run that a request names, and the one at the top of it, which is resumed.
-// Who has just decided about a run may continue it.
+// toResume returns the run that a request names, and the run at the top, which is resumed. After a decision about a
+// run, the person who decided may resume it.
 func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *ResumeRequest) (rec, top store.RunRecord,
 	err error,
 ) {
@@ -459,9 +461,9 @@ func (s *Service) toResume(ctx context.Context, who toolcrib.Principal, q *Resum
 	return rec, top, err
 }
 
-// sincePause passes on the events before one of them, or all if that is 0, that are in no stream: those which
-// another process has written since this one last read or wrote the run, such as the decision. Of a run that is
-// resumed they begin after its last pause: what it kept before, or without one, was in the stream of its driver.
+// sincePause sends the events before a number, or all if that is 0, that are in no stream: those that another process
+// has written since this one last read or wrote the run, such as the decision. For a resumed run they begin after its
+// last pause, because earlier events were in the stream of its driver.
 func (d *drive) sincePause(ctx context.Context, before toolcrib.Seq) {
 	var since []toolcrib.Event
 	known := d.seen

@@ -27,58 +27,58 @@ func Statuses() []toolcrib.Status {
 	}
 }
 
-// Words for runs beside the statuses themselves.
+// Names for runs in a query, in addition to the statuses.
 const (
-	statusInterrupted = "interrupted" // was cut off, and nobody drives it
-	StatusParked      = "parked"      // waits for anything
+	statusInterrupted = "interrupted" // was interrupted, and no process drives it
+	StatusParked      = "parked"      // waits for a person, a client, or a provider
 )
 
 // RunsQuery chooses runs.
 type RunsQuery struct {
-	store.Filter          // its Status follows from Words
-	Words        []string // statuses, statusInterrupted, StatusParked; empty = any
-	Prompts      bool     // with the beginning of what each was asked
+	store.Filter          // its Status is set from Statuses
+	Statuses     []string // names as of [StatusNames]; if empty, any status
+	Prompts      bool     // include the beginning of the prompts
 }
 
-// StatusWords are what a list of runs may be narrowed by: statuses, and two words for some of them.
-func StatusWords() (words []string) {
+// StatusNames returns the names by which runs can be chosen: the statuses, and two names for some of them.
+func StatusNames() (names []string) {
 	for _, s := range Statuses() {
-		words = append(words, string(s))
+		names = append(names, string(s))
 	}
-	return append(words, statusInterrupted, StatusParked)
+	return append(names, statusInterrupted, StatusParked)
 }
 
-// statuses are those that the words mean.
+// statuses returns the statuses that the names mean.
 func (q *RunsQuery) statuses() (fit []toolcrib.Status, err error) {
-	for _, word := range q.Words {
+	for _, name := range q.Statuses {
 		n := len(fit)
 		for _, s := range Statuses() {
-			if string(s) == word || word == statusInterrupted && s == toolcrib.StatusRunning ||
-				word == StatusParked && s.Parked() {
+			if string(s) == name || name == statusInterrupted && s == toolcrib.StatusRunning ||
+				name == StatusParked && s.Parked() {
 				fit = append(fit, s)
 			}
 		}
 		if len(fit) == n {
-			return nil, env.UnknownWord("status", word, StatusWords())
+			return nil, env.UnknownValue("status", name, StatusNames())
 		}
 	}
 	return fit, nil
 }
 
-// fits reports whether a run is one of those that the words name: one that was cut off is
-// interrupted and not running, though the store knows it as running.
+// fits reports whether a run is among those that the names choose. An interrupted run is not running, although that is
+// its status in the store.
 func (q *RunsQuery) fits(v *Run) bool {
 	switch {
-	case v.Status != toolcrib.StatusRunning || len(q.Words) == 0:
+	case v.Status != toolcrib.StatusRunning || len(q.Statuses) == 0:
 		return true
 	case v.Interrupted:
-		return slices.Contains(q.Words, statusInterrupted)
+		return slices.Contains(q.Statuses, statusInterrupted)
 	}
-	return slices.Contains(q.Words, string(v.Status))
+	return slices.Contains(q.Statuses, string(v.Status))
 }
 
-// Runs returns the runs that fit and that who may see, newest first, without their traces,
-// and the cursor of those after them; "" if there are no others.
+// Runs returns the runs that fit and that who may see, newest first, without their traces. next is the cursor of the
+// following runs, or "" if there are no more.
 func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error) {
 	if q.Status, err = q.statuses(); err != nil {
 		return nil, "", err
@@ -94,7 +94,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 	runs = []Run{}
 	f, ok := env.Seen(who, q.Filter)
 	for ok {
-		// A page of what is missing, so that its cursor is that of the last run shown.
+		// The page has no more runs than are missing, so that its cursor is that of the last run shown.
 		if f.Limit = store.Bound(q.Limit) - len(runs); f.Limit <= 0 {
 			f.Limit = store.MaxLimit
 		}
@@ -120,25 +120,25 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 			break
 		}
 		if f.Cursor = page.Next; len(runs) == store.Bound(q.Limit) && next == "" {
-			next = page.Next // if one of the rest fits
+			next = page.Next // used if one of the following runs fits
 		}
 	}
 	return runs, "", nil
 }
 
-// interrupted reports whether a run of these drivers was cut off: it was being driven, has
-// not ended, and nobody holds it.
+// interrupted reports whether a run of these drivers was interrupted: it has not ended, its status is running, and no
+// process holds it.
 func (s *Service) interrupted(rec store.RunRecord) bool {
 	return rec.Driver == s.Env.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
 }
 
-// Run returns a whole run, found as by [Service.FindRun]; one whose content was pruned,
-// as far as the store still knows it.
+// Run returns a run with its trace, found as by [Service.FindRun]. If its content was pruned, it returns what the store
+// has kept.
 func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.Env.Find(ctx, who, name)
 	for tries := 0; err == nil; tries++ {
 		if !rec.PrunedAt.IsZero() {
-			v := s.around(ctx, who, rec)
+			v := s.withRelated(ctx, who, rec)
 			v.Trace = []api.TraceCall{}
 			return v, nil
 		}
@@ -146,7 +146,7 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 		if failed != nil {
 			return Run{}, failed
 		}
-		// Its record and its journal are to be of one moment, unless it never rests.
+		// The record and the journal should be of the same moment. If the run never rests, they are not.
 		if state.Seq == rec.LastSeq || tries == maxRereads {
 			return shownTo(who, s.wholeOf(ctx, who, rec, state)), nil
 		}
@@ -155,21 +155,21 @@ func (s *Service) Run(ctx context.Context, who toolcrib.Principal, name string) 
 	return Run{}, err
 }
 
-// maxRereads is how many times more a run is read that continued between the reads of its record and its journal.
+// maxRereads bounds how often a run is read again because it continued between the reads of its record and its journal.
 const maxRereads = 3
 
-// FindRun finds a run that who may know of by its ID, the beginning or end of it, or as last: the newest run that
-// no other run started. It comes without its trace, but with what is known of the runs around it.
+// FindRun finds a run by its ID, the beginning or end of its ID, or as last: the newest run that no other run started.
+// The run has no trace, but fields about the runs above and below it.
 func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name string) (Run, error) {
 	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, who, rec), nil
+	return s.withRelated(ctx, who, rec), nil
 }
 
-// around is a run with what is known of those around it; what cannot be read is not known.
-func (s *Service) around(ctx context.Context, who toolcrib.Principal, rec store.RunRecord) Run {
+// withRelated returns a run with fields about the runs above and below it. They are empty if those cannot be read.
+func (s *Service) withRelated(ctx context.Context, who toolcrib.Principal, rec store.RunRecord) Run {
 	v := s.runOf(who, rec)
 	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver
 	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
@@ -188,7 +188,7 @@ func (s *Service) around(ctx context.Context, who toolcrib.Principal, rec store.
 	return v
 }
 
-// Transcript is what was said in a run, with the history that it began with.
+// Transcript returns the messages of a run, including the history that it began with.
 func (s *Service) Transcript(ctx context.Context, who toolcrib.Principal, name string) ([]toolcrib.Message, error) {
 	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
@@ -201,8 +201,8 @@ func (s *Service) Transcript(ctx context.Context, who toolcrib.Principal, name s
 	return state.Messages, nil
 }
 
-// Story returns the whole journal of a run.
-func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event,
+// Journal returns the whole journal of a run.
+func (s *Service) Journal(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event,
 	error] {
 	rec, err := s.Env.Find(ctx, who, string(run))
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *Service) Story(ctx context.Context, who toolcrib.Principal, run toolcri
 
 const promptColumns = 60
 
-// startOf is the first event of a run; nil = its journal has another one, or cannot be read.
+// startOf returns the first event of a run. It is nil if the journal begins with another event or cannot be read.
 func (s *Service) startOf(ctx context.Context, run toolcrib.RunID) (*journal.RunStarted, error) {
 	for e, err := range s.Env.Store.Read(ctx, run, 0) {
 		start, _ := e.Body.(*journal.RunStarted)
@@ -235,7 +235,7 @@ func (s *Service) RequestOf(ctx context.Context, who toolcrib.Principal, run too
 	return start.Asked, nil
 }
 
-// prompt is the beginning of what a run was asked, in one line; "" = it was pruned.
+// prompt returns the beginning of the prompt of a run in one line, or "" if it was pruned.
 func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error) {
 	b, err := s.startOf(ctx, run)
 	switch {
@@ -253,11 +253,11 @@ func (s *Service) prompt(ctx context.Context, run toolcrib.RunID) (string, error
 	return OneLine(b.Input[len(b.Input)-1].Text(), promptColumns), nil
 }
 
-// followEvery is how often a run of another process is looked at.
+// followEvery is how often [Service.Events] looks at a run of another process.
 const followEvery = 250 * time.Millisecond
 
-// Events calls write for the kept events of a run after a number, as clients see them;
-// with follow until the run has ended.
+// Events calls write for the kept events of a run after a number, as clients see them. If follow is set, it does so
+// until the run has ended.
 func (s *Service) Events(
 	ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 	write func(journal.Frame) error,
@@ -295,16 +295,16 @@ func (s *Service) Events(
 	}
 }
 
-// ids makes IDs of which no two of a process begin with the same ten characters, for these
-// are what people read and type. Those characters hold the millisecond and little more.
+// ids generates IDs. No two of a process begin with the same ten characters, because people read and type these. They
+// contain the millisecond and little more.
 type ids struct {
 	mu    sync.Mutex
 	given map[string]bool // short IDs of the last few milliseconds
-	at    time.Time       // when the oldest of them was made
+	at    time.Time       // time of the oldest of them
 }
 
 func (g *ids) next(prefix string) string {
-	const kept = time.Second // a clock may be set back by a little
+	const kept = time.Second // a clock may be set back a little
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
@@ -320,7 +320,7 @@ func (g *ids) next(prefix string) string {
 	}
 }
 
-// OneLine is the beginning of a text as one line, of at most so many characters.
+// OneLine returns the beginning of a text in one line, of at most so many characters.
 func OneLine(text string, most int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > most {
@@ -337,16 +337,16 @@ func (s *Service) Reachable(ctx context.Context) error {
 	return s.Env.Store.Writable(ctx)
 }
 
-// OpenRuns is how many runs have not ended, by status.
+// OpenRuns returns the number of runs that have not ended, by status.
 func (s *Service) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
 	return s.Env.Store.OpenRuns(ctx)
 }
 
-// endRuns ends the runs that fit and have not ended, or cancels them: their user or token no longer
-// counts, as why says. One that is driven ends with its next call.
+// endRuns denies the runs that fit and have not ended, or cancels them, because their user or token is no longer valid,
+// as why says. A denied run that is being driven ends with its next call.
 func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.Filter, why string, cancel bool) error {
 	var failed []error
-	// Runs below others are newer than those, and end before them.
+	// Runs below are newer than those above, and end before them.
 	f.TopLevel, f.Status = cancel, slices.DeleteFunc(Statuses(), toolcrib.Status.Ended)
 	for rec, err := range s.Env.Each(ctx, f) {
 		switch {
@@ -364,7 +364,7 @@ func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.F
 	return errors.Join(failed...)
 }
 
-// denyHere ends a run unless somebody drives it: then its next call ends it.
+// denyHere ends a run, unless a process drives it: then its next call ends it.
 func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
 	leave, driven := s.Drivers.Take(rec.ID)
 	if driven != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Run is a run of the API.
+// Run is a run, as in the API.
 type Run = api.Run
 
-// pendingOf views what a run waits for; decided are the words on its calls by ID.
+// pendingOf returns what a run waits for. decided has the decisions on its calls by ID.
 func pendingOf(p *journal.Pending, decided map[string]string) *api.Pending {
 	if p == nil {
 		return nil
@@ -49,7 +49,7 @@ func childrenOf(s *agent.State) []api.Child {
 	return all
 }
 
-// runOf is a run without its trace, as lists show it.
+// runOf returns a run without its trace, as in lists.
 func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 	if !s.Env.ReadsDetails(who) {
 		rec = rec.Public()
@@ -72,10 +72,10 @@ func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 	return v
 }
 
-// wholeOf is a run of which the journal was read: its record, and what the journal has beyond.
+// wholeOf returns a run from its record and its journal.
 func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store.RunRecord, state *agent.State) Run {
 	state = s.Env.StateFor(who, state)
-	v := s.around(ctx, who, rec)
+	v := s.withRelated(ctx, who, rec)
 	whole(&v, state)
 	v.Team = s.teamReport(ctx, who, state)
 	v.Approve = string(s.keptApprove(state))
@@ -84,14 +84,14 @@ func (s *Service) wholeOf(ctx context.Context, who toolcrib.Principal, rec store
 		if c.Status != toolcrib.StatusCancelled {
 			return false
 		}
-		// Its ID is in the journal of the run above before it begins, and some cannot be started.
+		// Its ID is in the journal of the run above before it begins. Some cannot be started.
 		_, err := s.Env.Store.Run(ctx, c.RunID)
 		return errors.Is(err, toolcrib.ErrNotFound)
 	})
 	return v
 }
 
-// outcome is what has become of a run that was driven; empty if nothing of it was written down.
+// outcome returns a run that was driven. It is empty if the run is not in the journal.
 func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *agent.State, err error) (Run, error) {
 	if state == nil || state.Seq == 0 || state.Start == nil {
 		return Run{}, err
@@ -108,7 +108,7 @@ func (s *Service) outcome(ctx context.Context, who toolcrib.Principal, state *ag
 	return s.wholeOf(ctx, who, rec, state), err
 }
 
-// whole adds to a run the fields that are read from its journal.
+// whole adds the fields that are in the journal of a run.
 func whole(v *Run, s *agent.State) {
 	v.Pending, v.Taint, v.Skills = pendingOf(s.Pending, decidedCalls(s)), s.Taint, s.Start.Skills
 	if v.Pending != nil && s.Approval != nil {
@@ -164,7 +164,7 @@ func traceOf(c *core.Call) api.TraceCall {
 	return t
 }
 
-// openCalls are the calls of the open approval that nobody has decided on yet.
+// openCalls returns the calls of the open approval without a decision.
 func openCalls(s *agent.State) []journal.ApprovalItem {
 	decided := decidedCalls(s)
 	var open []journal.ApprovalItem
@@ -176,7 +176,7 @@ func openCalls(s *agent.State) []journal.ApprovalItem {
 	return open
 }
 
-// decidedCalls are the words on the calls of the open approval, by their IDs.
+// decidedCalls returns the decisions on the calls of the open approval, by their IDs.
 func decidedCalls(s *agent.State) map[string]string {
 	decided := map[string]string{}
 	if s.Approval == nil {

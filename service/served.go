@@ -29,39 +29,39 @@ import (
 	"github.com/toolcrib/toolcrib/tool/spawn"
 )
 
-// Serving is an agent whose tools a program calls from outside, such as an MCP client. Each call is a run of one
-// given call. It is for one client: untrusted data that one of its calls has read counts for all that follow.
+// Serving is an agent whose tools a program calls from outside, such as an MCP client. Each call is a run of one given
+// call. It belongs to one client: untrusted data that one of its calls has read taints all later calls.
 type Serving struct {
 	*serving
 	reads sync.Mutex
 	taint []string
-	// canaries mark what the client has read; if one shows up in a later call, that was repeated. The first marks
-	// what it reads next, too.
+	// canaries mark what the client has read, so that a later call that contains one repeats it. The first also marks what
+	// the client reads next.
 	canaries []string
 }
 
-// serving is what the calls of a [Serving] share.
+// serving is the part of a [Serving] that its calls share.
 type serving struct {
 	s     *Service
 	p     *Prepared
 	scope gate.Scope
 	seal  cipher.AEAD
-	pool  *Pool // whose bounds hold for the runs; nil = none
+	pool  *Pool // its bounds apply to the runs; may be nil
 
-	ctx     context.Context // of runs that go on in the background
+	ctx     context.Context // of runs in the background
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	teams  []team.Kind              // how a team may be asked
-	agents map[string]string        // the agents that are offered as tools, by the names of those
-	driven map[toolcrib.RunID]error // runs in the background; their errors, once they have ended with one
+	teams  []team.Kind              // tools that ask a team
+	agents map[string]string        // agents by the names of their tools
+	driven map[toolcrib.RunID]error // runs in the background, with the errors of those that were interrupted
 }
 
-// statePurpose is the purpose of the key that seals what a client keeps between two requests.
+// statePurpose is the purpose of the key that seals the state that a client keeps between two requests.
 const statePurpose = "mcp request state"
 
-// Serve makes an agent ready to have its tools called from outside.
+// Serve returns an agent whose tools can be called from outside.
 func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequest) (*Serving, error) {
 	r.Approve = agent.ApproveNone
 	p, err := s.Prepare(ctx, who, r)
@@ -72,7 +72,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 		return nil, err
 	}
 	p.models.Alone(true)
-	p.Agent.FindAbove = 0 // clients are given the whole list
+	p.Agent.FindAbove = 0 // clients get the whole list
 	v := &Serving{serving: &serving{s: s, p: p, driven: map[toolcrib.RunID]error{}}}
 	if v.scope, err = s.Policy.Scope(&p.Agent, p.Workspace, p.Approve, p.Tools, p.tell); err == nil {
 		_, err = p.theGate(policy.Paths{})
@@ -80,7 +80,7 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	if err != nil {
 		return nil, err
 	}
-	p.tellUnknown()
+	p.reportUnknown()
 	if v.seal, err = s.Env.Sealer(statePurpose); err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func (s *Service) Serve(ctx context.Context, who toolcrib.Principal, r StartRequ
 	return v, nil
 }
 
-// Within has each call take a place in a pool, so that its bounds hold.
+// Within has each call reserve a place in a pool, so that the bounds of the pool apply.
 func (v *Serving) Within(p *Pool) { v.pool = p }
 
-// place takes a place for a run in the pool; run is "" if it has no ID yet.
+// place reserves a place in the pool for a run. run is "" if it has no ID yet.
 func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 	if v.pool == nil {
 		return func() {}, nil
@@ -100,8 +100,8 @@ func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 	return func() { d.Release(nil) }, err
 }
 
-// ReadBefore has untrusted data count that calls by the same token, user and agent have read
-// since then, as a client without a session may have.
+// ReadBefore adds the untrusted data that calls with the same token, user and agent have read since a time. It is for
+// clients without a session.
 func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
 	who := &v.p.Who
 	page, err := v.s.Env.Store.Runs(ctx, store.Filter{
@@ -122,7 +122,7 @@ func (v *Serving) ReadBefore(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// Close leaves the runs in the background to be resumed, and waits for their drivers; of all clients.
+// Close leaves the runs in the background to be resumed, of all clients, and waits for their drivers.
 func (v *Serving) Close() {
 	v.end(errClosed)
 	v.running.Wait()
@@ -130,24 +130,24 @@ func (v *Serving) Close() {
 
 var errClosed = errors.New("the server has ended")
 
-// Cancelled is the cause to end the context of a call with so that its run ends as cancelled
-// by somebody. With any other cause it is left to be resumed.
+// Cancelled returns the cause for ending the context of a call so that its run ends as cancelled by somebody. After any
+// other cause the run is left to be resumed.
 func Cancelled(by string) error { return &agent.CancelError{By: by} }
 
-// agentTool begins the names of agents as tools.
+// agentTool is the prefix of the names of agents as tools.
 const agentTool = "agent__"
 
-// Offer returns the tools that a call of now would find: those of the agent's offer and, in
-// place of spawn, one for each agent that may be given a task.
+// Offer returns the tools that can be called now: those that the agent is offered and, instead of spawn, one for each
+// agent that may be given a task.
 func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 	scope, err := v.scope, error(nil)
-	if len(v.p.Agent.Skills) > 0 { // they may have been switched off
+	if len(v.p.Agent.Skills) > 0 { // skills may have been switched off
 		scope, err = v.s.Policy.Scope(&v.p.Agent, v.p.Workspace, v.p.Approve, v.p.Tools, v.p.tell)
 	}
 	if err != nil {
 		return nil, err
 	}
-	scope.FindAbove = 0 // clients find tools in their own ways
+	scope.FindAbove = 0 // clients search tools themselves
 	offer, err := v.p.gate.Offer(ctx, v.p.Who, scope)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (v *Serving) Offer(ctx context.Context) ([]toolcrib.Spec, error) {
 			if err != nil || refused != "" || !toolcrib.ValidToolName(name) || slices.ContainsFunc(specs, named(name)) {
 				continue
 			}
-			of.Name, of.Effect, agents[name] = name, toolcrib.EffectNonIdempotentWrite, a.Name // what the agent does
+			of.Name, of.Effect, agents[name] = name, toolcrib.EffectNonIdempotentWrite, a.Name // effect of what the agent does
 			of.Description = strings.TrimSpace("Give a task to the agent " + a.Name + ", and read its answer. " + a.Description)
 			of.Parameters = json.RawMessage(taskSchema)
 			specs = append(specs, of)
@@ -191,24 +191,24 @@ func named(name string) func(toolcrib.Spec) bool {
 
 // ServedCall is a call from outside.
 type ServedCall struct {
-	Client    string // who calls, for people
+	Client    string // name of the client, for people
 	Name      string
-	Arguments []byte // as they came
+	Arguments []byte // as received
 }
 
-// Served is what became of a call.
+// Served is the outcome of a call.
 type Served struct {
 	Run    toolcrib.RunID
 	Status toolcrib.Status
 	Result *journal.ToolResult // nil if the call has none yet
 	Files  []toolcrib.OutputFile
-	Waits  *journal.ConfirmationRequired // what it waits for, with the calls that are open; nil = no decision
-	// State is what [Serving.Answer] continues with; "" = only a person may answer.
+	Waits  *journal.ConfirmationRequired // decision that it waits for, with the open calls, or nil
+	// State is passed to [Serving.Answer]. If it is "", only a person may answer.
 	State string
-	Asked string // the approval that [Serving.Answer] was about, if it said nothing
+	Asked string // approval of an [Serving.Answer] without a decision
 }
 
-// given is a call as its run has it.
+// given returns a call for its run.
 func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	v.mu.Lock()
 	name, ok := v.agents[c.Name]
@@ -220,21 +220,21 @@ func (v *Serving) given(c *ServedCall) *toolcrib.ToolCall {
 	canonical, err := guard.Arguments(raw)
 	var task map[string]json.RawMessage
 	if err == nil && json.Unmarshal(canonical, &task) == nil && task["agent"] == nil {
-		task["agent"], _ = json.Marshal(name) // a text
+		task["agent"], _ = json.Marshal(name) // cannot fail for a string
 		raw, _ = json.Marshal(task)
-	} else if err == nil { // with two names of an agent the gate refuses it
+	} else if err == nil { // the gate refuses a call with two names of an agent
 		raw = append([]byte(`{"agent":"","agent":"",`), bytes.TrimLeft(canonical, "{")...)
 	}
 	return policy.NewCall(v.s.Env.Mask, spawn.Name, raw)
 }
 
-// begin takes the canary out of a call, and begins its task with what the client has read before.
+// begin removes the canaries from a call, and returns a task with the taint of what the client has read.
 func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
 	task.Taint = slices.Clone(v.taint)
 	raw := c.Arguments
-	if canonical, err := guard.Arguments(raw); err == nil { // where it stands as it is
+	if canonical, err := guard.Arguments(raw); err == nil { // the form in which a canary is literal
 		raw = canonical
 	}
 	arguments, n := string(raw), 0
@@ -254,7 +254,7 @@ func (v *Serving) begin(c *ServedCall) (task agent.Task) {
 	return task
 }
 
-// Call carries a call out, up to its result or what it waits for.
+// Call executes a call until it has a result or waits for a decision.
 func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, error) {
 	task := v.begin(&c)
 	if kind, ok := v.teamKind(c.Name); ok {
@@ -269,9 +269,9 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 		return nil, err
 	}
 	defer leave()
-	p := *v.p // for this goroutine
+	p := *v.p // a copy for this goroutine
 	if f.Person != nil {
-		p.Approve = agent.ApproveAsk // what the call itself waits for is left to Answer
+		p.Approve = agent.ApproveAsk // the call itself waits for Answer
 	}
 	state, err := p.run(ctx, task, f)
 	if err != nil {
@@ -280,7 +280,7 @@ func (v *Serving) Call(ctx context.Context, c ServedCall, f Front) (*Served, err
 	return v.served(ctx, task.Given, state)
 }
 
-// served is what a run of this call has come to.
+// served returns the outcome of the run of a call.
 func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *agent.State) (*Served, error) {
 	v.read(state.Taint, state.Start.Canary)
 	state = v.s.Env.StateFor(v.p.Who, state)
@@ -322,7 +322,7 @@ func (v *Serving) served(ctx context.Context, given *toolcrib.ToolCall, state *a
 	return out, err
 }
 
-// waits finds the run whose decision a parked run waits for.
+// waits returns the run with the decision that a parked run waits for.
 func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner, *agent.State, error) {
 	rec, err := v.s.Env.Store.Run(ctx, run)
 	if err != nil {
@@ -336,7 +336,7 @@ func (v *Serving) waits(ctx context.Context, run toolcrib.RunID) (*agent.Runner,
 	return r, at, err
 }
 
-// read notes what untrusted data the client was given, and what marks it.
+// read records untrusted data that the client was given, and the canary that marks it.
 func (v *Serving) read(taint []string, canary string) {
 	v.reads.Lock()
 	defer v.reads.Unlock()
@@ -350,13 +350,13 @@ func (v *Serving) read(taint []string, canary string) {
 	}
 }
 
-// stateAge is how long a question that a client was given can be answered by it.
+// stateAge is how long a client can answer a question that it was given.
 const stateAge = 15 * time.Minute
 
-// requestState is what a client keeps while a person is asked there. It is sealed, and bound to who calls and to
-// the call. That it is used once follows from the journal: an approval is decided once.
+// requestState is kept by the client while it asks a person. It is sealed, and bound to the caller and the call. It can
+// be used once, because an approval is decided once.
 type requestState struct {
-	Run, At          toolcrib.RunID // the run of the call, and the one that asks: itself, or one below it
+	Run, At          toolcrib.RunID // run of the call, and the run that asks: the same, or one below
 	Approval, Digest string
 	Until            time.Time
 }
@@ -369,10 +369,10 @@ func (v *Serving) sealed(kept *requestState, given *toolcrib.ToolCall) (string, 
 	return base64.RawURLEncoding.EncodeToString(v.seal.Seal(nil, nil, text, v.bound(given))), nil
 }
 
-// bound is what a state is bound to.
+// bound returns the data to which a state is bound.
 func (v *Serving) bound(given *toolcrib.ToolCall) []byte {
 	who := &v.p.Who
-	text, _ := json.Marshal([]string{ // of texts
+	text, _ := json.Marshal([]string{ // cannot fail for strings
 		who.User, who.Actor, who.Token, v.p.Agent.Name, given.Name, given.ProviderName, given.Broken,
 		string(given.Arguments),
 	})
@@ -398,16 +398,16 @@ func (v *Serving) opened(state string, given *toolcrib.ToolCall) (kept requestSt
 	return kept, nil
 }
 
-// ServedAnswer is what a client says to a question. Decision is "" if it says nothing.
+// ServedAnswer is the answer of a client to a question. Decision is "" if it has none.
 type ServedAnswer struct {
 	Decision string // journal.DecisionApprove, DecisionDeny or DecisionAnswer
 	Reason   string
 	Value    json.RawMessage // with DecisionAnswer
-	Again    bool            // without a Decision: the question stays the client's, and is put again
+	Again    bool            // without a Decision: the client will ask again
 }
 
-// Answer decides what a call waits for, as the client's word, and continues its run. An
-// approval is used once. Without a word the call waits for a person from now on.
+// Answer decides what a call waits for, on behalf of the client, and continues its run. An approval is used once.
+// Without a decision, the call then waits for a person.
 func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a ServedAnswer, f Front) (*Served, error) {
 	v.begin(&c)
 	given := v.given(&c)
@@ -455,17 +455,17 @@ func (v *Serving) Answer(ctx context.Context, c ServedCall, state string, a Serv
 	return v.served(ctx, given, run)
 }
 
-// Cancel ends a run that waits, in the client's name.
+// Cancel ends a run that waits, on behalf of the client.
 func (v *Serving) Cancel(ctx context.Context, run toolcrib.RunID) error {
 	_, err := v.s.Cancel(ctx, v.p.Who, string(run))
 	return err
 }
 
-// collectEvery is how often a run is looked at whose outcome is waited for.
+// collectEvery is how often [Serving.Collect] looks at a run.
 const collectEvery = 200 * time.Millisecond
 
-// Collect returns what became of a call that waited for an approval, found as by [Service.Approval]. It continues
-// the run if that was decided or cut off, and waits for a result for a bounded time.
+// Collect returns the outcome of a call that waited for an approval, found as by [Service.Approval]. It continues a run
+// that was decided on or interrupted, and waits for a result for a bounded time.
 func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration) (*Served, error) {
 	s, none := v.s, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no approval %s of a call by this client's agent", id)
 	a, err := s.Approval(ctx, v.p.Who, id)
@@ -494,7 +494,7 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 		}
 		over := rec.Status.Ended() || !time.Now().Before(end)
 		if !over && !s.Drivers.Driven(rec.ID) {
-			if over, err = v.goOn(ctx, rec.ID, a); err != nil {
+			if over, err = v.continueRun(ctx, rec.ID, a); err != nil {
 				return nil, err
 			}
 		}
@@ -511,9 +511,9 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 	return v.served(ctx, nil, state)
 }
 
-// goOn continues a run in the background that was decided or cut off. over reports that
-// there is nothing to wait for: it waits for something else by now.
-func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (over bool, err error) {
+// continueRun continues a run in the background that was decided on or interrupted. over is set if the run now waits
+// for something else, so that there is no result to wait for.
+func (v *Serving) continueRun(ctx context.Context, run toolcrib.RunID, a *Approval) (over bool, err error) {
 	_, at, err := v.waits(ctx, run)
 	switch {
 	case err != nil:
@@ -528,7 +528,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 	failed, known := v.driven[run]
 	switch {
 	case failed != nil:
-		delete(v.driven, run) // to be tried again by the next
+		delete(v.driven, run) // the next call tries again
 		return false, failed
 	case known || v.ctx.Err() != nil:
 		return false, nil
@@ -550,7 +550,7 @@ func (v *Serving) goOn(ctx context.Context, run toolcrib.RunID, a *Approval) (ov
 	return false, nil
 }
 
-// maxListed bounds how many runs and approvals a client is shown.
+// maxListed bounds the runs and approvals in a list for a client.
 const maxListed = 50
 
 // ServedRun is a run in a list for clients, and ServedApproval an approval.
@@ -571,7 +571,7 @@ type (
 	}
 )
 
-// Runs returns the newest runs of whom the client acts for.
+// Runs returns the newest runs of the client's user.
 func (v *Serving) Runs(ctx context.Context) ([]ServedRun, error) {
 	runs, _, err := v.s.Runs(ctx, v.p.Who, RunsQuery{Filter: store.Filter{Limit: maxListed}})
 	list := make([]ServedRun, len(runs))
@@ -581,7 +581,7 @@ func (v *Serving) Runs(ctx context.Context) ([]ServedRun, error) {
 	return list, err
 }
 
-// Run returns a whole run. What it has read, the client has read.
+// Run returns a run with its trace. Its taint applies to the client.
 func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	run, err := v.s.Run(ctx, v.p.Who, id)
 	if err != nil || len(run.Taint) == 0 {
@@ -595,7 +595,7 @@ func (v *Serving) Run(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
-// Approvals returns what waits for a decision, the newest first.
+// Approvals returns the pending approvals, newest first.
 func (v *Serving) Approvals(ctx context.Context) ([]ServedApproval, error) {
 	all, err := v.s.Approvals(ctx, v.p.Who)
 	all = all[:min(len(all), maxListed)]
@@ -611,7 +611,7 @@ func (v *Serving) Approvals(ctx context.Context) ([]ServedApproval, error) {
 	return list, err
 }
 
-// Approval returns an approval. What its run has read, the client has read.
+// Approval returns an approval. The taint of its run applies to the client.
 func (v *Serving) Approval(ctx context.Context, id string) (*Approval, error) {
 	a, err := v.s.Approval(ctx, v.p.Who, id)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package service is everything that a front end can do, once: operations independent of any transport. Each takes
-// who asks as an argument, and decides what they may see and do; its errors have a code ([toolcrib.CodeOf]). Flags,
-// terminals and HTTP are for front ends.
+// Package service implements the operations of all front ends, independent of any transport. Each operation takes the
+// principal as an argument, and decides what they may see and do. Its errors have a code ([toolcrib.CodeOf]). Flags,
+// terminals and HTTP belong to front ends.
 package service
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/toolcrib/toolcrib/service/worker"
 )
 
-// Service is what front ends do with a data folder under a configuration. It may be used by several goroutines once
-// its store is open.
+// Service has the operations on a data folder under a configuration. It may be used by several goroutines once its
+// store is open.
 type Service struct {
 	Env    *env.Env
 	Models *models.Models
@@ -36,14 +36,14 @@ type Service struct {
 type folder struct {
 	Drivers worker.Drivers
 
-	inEffect atomic.Pointer[Service] // under the configuration that was put into effect; nil until one was
+	inEffect atomic.Pointer[Service] // set by Reload
 
 	ids ids
 
-	line notify.Line // messages to people that are still to be sent
+	line notify.Line // notifications that are still to be sent
 }
 
-// New returns a service. It opens nothing: much works without a store.
+// New returns a service. It opens nothing, because many operations need no store.
 func New(o env.Options) *Service {
 	e := env.New(o)
 	f := &folder{Drivers: worker.NewLockFiles(o.DataDir)}
@@ -62,8 +62,8 @@ func (s *Service) Under(c *config.Config) *Service {
 	return other
 }
 
-// Reload puts a configuration into effect for what begins from now on, including runs that are resumed. Runs in
-// progress keep theirs.
+// Reload puts a configuration into effect for runs that are started or resumed from now on. Runs in progress keep
+// theirs.
 func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) (*Service, error) {
 	next := s.Under(c)
 	if err := next.Env.OpenFor(ctx, who); err != nil {
@@ -74,10 +74,10 @@ func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.
 	return next, nil
 }
 
-// Current is the service under the configuration in effect.
+// Current returns the service under the configuration in effect.
 func (s *Service) Current() *Service { return cmp.Or(s.inEffect.Load(), s) }
 
-// Close frees all runs, and closes the store.
+// Close releases all runs and closes the store.
 func (s *Service) Close() error {
 	err := s.Drivers.Close()
 	s.MCP.Close()
@@ -85,5 +85,5 @@ func (s *Service) Close() error {
 	return errors.Join(s.Env.Close(), err)
 }
 
-// expireAfter is how long an approval waits; 0 = until it is decided.
+// expireAfter returns how long an approval waits, or 0 if it does not expire.
 func (s *Service) expireAfter() time.Duration { return s.Env.Config.Approvals.Expire.Std() }

@@ -14,16 +14,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// Session is a session that runs are to be a part of.
+// Session is a session that runs join.
 type Session struct {
-	Name string            // as it was asked for; "" = it gets none
-	Info store.SessionInfo // ID "" = it is made with its first run
+	Name string            // requested name, or ""
+	Info store.SessionInfo // if the ID is "", it is created with its first run
 
-	From toolcrib.RunID // a run without a session that a new one continues; "" = none
+	From toolcrib.RunID // run without a session whose transcript a new session begins with, or ""
 }
 
-// joinSession finds the session of a run: one that is busy takes no other. One that nobody
-// has is made with the run.
+// joinSession finds the session of a run. A busy session is a conflict. A new session is created with its first run.
 func (s *Service) joinSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
 	joined, err := s.EnterSession(ctx, who, name)
 	if err == nil && joined.Info.Busy() {
@@ -35,17 +34,17 @@ func (s *Service) joinSession(ctx context.Context, who toolcrib.Principal, name 
 	return joined, nil
 }
 
-// maxLooked bounds the runs among which the last conversation is looked for.
+// maxLooked bounds the runs that [LastConversation] looks at.
 const maxLooked = 50
 
-// LastConversation is the session of someone's newest run. Where that has none, it is one
-// that is made and begins with what was said in the run.
+// LastConversation returns the session of the newest run of who. If that run has none, the session is a new one that
+// begins with its transcript.
 func (s *Service) LastConversation(ctx context.Context, who toolcrib.Principal) (*Session, error) {
 	return LastConversation(ctx, who, s, func(run toolcrib.RunID) string { return s.toContinue(ctx, run) })
 }
 
-// LastConversation is [Service.LastConversation], of whatever knows runs and sessions; onward says what continues a
-// run.
+// LastConversation is [Service.LastConversation] for any store of runs and sessions. onward returns the hint how to
+// continue a run.
 func LastConversation(ctx context.Context, who toolcrib.Principal, of interface {
 	Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery) (runs []Run, next string, err error)
 	EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error)
@@ -57,7 +56,7 @@ func LastConversation(ctx context.Context, who toolcrib.Principal, of interface 
 	}
 	for _, run := range runs {
 		switch {
-		case run.Model == "": // one call, without a model
+		case run.Model == "": // a run of one call
 		case run.SessionID != "":
 			return of.EnterSession(ctx, who, string(run.SessionID))
 		case !run.Status.Ended():
@@ -70,7 +69,8 @@ func LastConversation(ctx context.Context, who toolcrib.Principal, of interface 
 	return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no run to continue yet")
 }
 
-// EnterSession finds a session to talk in: it may be busy, for whoever talks can decide what that waits for.
+// EnterSession finds a session for a conversation. The session may be busy, because the person can decide what it waits
+// for.
 func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name string) (*Session, error) {
 	if name == "last" {
 		info, err := s.Session(ctx, who, name)
@@ -105,8 +105,8 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 	return &Session{Name: name, Info: info}, err
 }
 
-// sessionBusy says which run keeps a session busy, and what to do about it: one that a
-// process drives ends by itself, or is cancelled.
+// sessionBusy returns an error that names the run that keeps a session busy, and what to do about it. A run that a
+// process drives ends by itself, or can be cancelled.
 func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) error {
 	run := info.LastRun
 	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
@@ -114,19 +114,19 @@ func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) erro
 			info.ID, s.Drivers.Process(run), run, s.Env.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
-	if s.Env.Driver == env.DriverServer { // who asks has no command line here
+	if s.Env.Driver == env.DriverServer { // the client has no command line here
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%v", busy)
 	}
 	return toolcrib.Errorf(toolcrib.CodeConflict, "%v\n%s", busy, s.toContinue(ctx, run))
 }
 
 func (s *Service) toContinue(ctx context.Context, run toolcrib.RunID) string {
-	rec, _ := s.Env.Store.Run(ctx, run) // it was read just now
+	rec, _ := s.Env.Store.Run(ctx, run) // it was just read
 	return ToContinue(rec.Driver, run, s.Env.Self)
 }
 
-// ToContinue says what continues a run that no process drives; self begins the commands that
-// it names. A server's is not resumed on the command line of its data folder.
+// ToContinue returns the hint how to continue a run that no process drives. self begins its commands. A run of a server
+// is not resumed on the command line of its data folder.
 func ToContinue(driver string, run toolcrib.RunID, self string) string {
 	if driver == env.DriverServer {
 		return fmt.Sprintf("it belongs to a server, which continues it by itself; if none runs, `%s serve` starts one", self)
@@ -134,7 +134,7 @@ func ToContinue(driver string, run toolcrib.RunID, self string) string {
 	return fmt.Sprintf("to continue it: %s runs resume %s", self, run)
 }
 
-// Resumer begins the commands that resume a run; self begins all others. A server's is resumed by the
+// Resumer returns the beginning of commands that resume a run, self of all others. A run of a server is resumed by the
 // server, which the user names.
 func Resumer(driver, self string) string {
 	if driver == env.DriverServer {
@@ -143,13 +143,12 @@ func Resumer(driver, self string) string {
 	return self
 }
 
-// into makes the run of a task a part of the session: it continues what was said in it so
-// far. A given call is made beside it.
+// into adds the run of a task to the session: it continues the conversation. A given call does not continue it.
 func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	s, j := p.s, p.Session
 	if j.Info.ID == "" {
 		info, err := s.Env.Store.NewSession(ctx, p.Who.User, j.Name)
-		if errors.Is(err, toolcrib.ErrConflict) { // another process was first
+		if errors.Is(err, toolcrib.ErrConflict) { // another process was quicker
 			if info, err = s.Env.Store.Session(ctx, p.Who.User, j.Name); err == nil {
 				err = s.joinable(ctx, p.Who, j.Name, &info)
 			}
@@ -216,11 +215,11 @@ func (s *Service) LastRun(ctx context.Context, who toolcrib.Principal, id toolcr
 	if err != nil {
 		return Run{}, err
 	}
-	return s.around(ctx, who, rec), nil
+	return s.withRelated(ctx, who, rec), nil
 }
 
-// Again makes the task that sends the last message of the session once more, as if there
-// had been no answer. What the turn did is not undone: it is not done again unasked.
+// Again returns the task that sends the last message of the session again, as if there had been no answer. The effects
+// of the turn are not undone, and are not repeated without approval.
 func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 	s, none := p.s, toolcrib.Errorf(toolcrib.CodeConflict, "there is no message to send once more")
 	if p.Session == nil || p.Session.Info.LastRun == "" {
@@ -262,15 +261,15 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 	return task, nil
 }
 
-// file reads a file that is kept beside a journal.
+// file reads a file from the content store.
 func (s *Service) file(ctx context.Context, f *toolcrib.File) (toolcrib.OutputFile, error) {
 	run, ref, _ := strings.Cut(f.Ref, "/")
 	data, _, err := s.Env.Store.Range(ctx, toolcrib.RunID(run), ref, 0, toolcrib.MaxFileBytes)
 	return toolcrib.OutputFile{MediaType: f.MediaType, Name: f.Name, Data: data}, err
 }
 
-// Sessions returns a page of the sessions that fit and that who may see; by an access
-// token those that are all its own.
+// Sessions returns a page of the sessions that fit and that who may see. An access token sees those whose runs it has
+// all started.
 func (s *Service) Sessions(
 	ctx context.Context, who toolcrib.Principal, f store.SessionFilter,
 ) (store.SessionPage, error) {
@@ -282,8 +281,8 @@ func (s *Service) Sessions(
 	return s.Env.Store.Sessions(ctx, f)
 }
 
-// Session finds a session by its ID, the name that its user gave it, or as last: the one
-// of who with the newest run. Another user's is found by administrators, by its ID.
+// Session finds a session by its ID, the name that its user gave it, or as last: the session with the newest run of
+// who. Administrators find the sessions of other users by ID.
 func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name string) (store.SessionInfo, error) {
 	if name == "last" {
 		page, err := s.Sessions(ctx, who, store.SessionFilter{User: who.User, Limit: 1})
@@ -301,7 +300,7 @@ func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name stri
 	}
 	if errors.Is(err, toolcrib.ErrNotFound) && env.Admin(who) {
 		if info, err = s.Env.Store.Session(ctx, "", name); err == nil && string(info.ID) != name {
-			err = toolcrib.ErrNotFound // what others call their sessions
+			err = toolcrib.ErrNotFound // names of sessions belong to their users
 		}
 	}
 	if err == nil {
@@ -316,7 +315,7 @@ func (s *Service) Session(ctx context.Context, who toolcrib.Principal, name stri
 	return info, err
 }
 
-// sessionByPart finds the session that who may see by the beginning of its ID.
+// sessionByPart finds a session that who may see by the beginning of its ID.
 func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, part string) (store.SessionInfo, error) {
 	begin := store.SessionPrefix + strings.TrimPrefix(part, store.SessionPrefix)
 	var fit []store.SessionInfo
@@ -343,8 +342,8 @@ func (s *Service) sessionByPart(ctx context.Context, who toolcrib.Principal, par
 	return info, err
 }
 
-// ownSession reports whether all runs of a session, at least one, were started by the access token by which who
-// acts: whoever joins it continues what others said. Without a token it is.
+// ownSession reports whether the access token of who has started all runs of a session, and there is at least one. A
+// run that joins the session continues what others have said. Without a token it returns true.
 func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *store.SessionInfo) (bool, error) {
 	if who.Token == "" {
 		return true, nil
@@ -357,8 +356,8 @@ func (s *Service) ownSession(ctx context.Context, who toolcrib.Principal, info *
 	return info.LastRun != "", nil
 }
 
-// joinable refuses to continue a session by an access token that did not begin it. A
-// session without a run has nothing that anybody said.
+// joinable returns an error if who has an access token that did not begin the session. A session without runs is empty,
+// so every token may join it.
 func (s *Service) joinable(ctx context.Context, who toolcrib.Principal, name string, info *store.SessionInfo) error {
 	own, err := s.ownSession(ctx, who, info)
 	if err == nil && !own && info.LastRun != "" {

@@ -87,7 +87,7 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
-	s.tellFourEyes(who, who.User, p.Approve, p.tell)
+	s.reportFourEyes(who, who.User, p.Approve, p.tell)
 	d := &drive{s: s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: p.gate}
 	return d, task, nil
 }

@@ -36,7 +36,7 @@ func teamTools(of toolcrib.Spec) (specs []toolcrib.Spec) {
 	for _, kind := range team.Kinds() {
 		schema, err := jsonschema.For[TeamRequest](nil)
 		if err != nil {
-			continue // cannot happen with our own type
+			continue // cannot fail for this type
 		}
 		for _, name := range append(others[kind], "detach") {
 			delete(schema.Properties, name)

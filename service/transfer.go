@@ -30,22 +30,23 @@ import (
 // exportFormat is the version of the lines below.
 const exportFormat = 1
 
-// The lines of an exported run, each one JSON value. The first is a header, then come the
-// events in their order, then the kept contents in pieces, then the end.
+// The lines of an exported run are JSON values: a header, the events in their order, the kept contents in pieces, and
+// the end.
 type (
 	exportHeader struct {
 		Export  int            `json:"toolcrib_export"`
 		Run     toolcrib.RunID `json:"run_id"`
-		Version string         `json:"version"` // of the toolcrib that wrote it
+		Version string         `json:"version"` // version of toolcrib that wrote it
 	}
 	exportEvent struct {
 		Seq         toolcrib.Seq    `json:"seq"`
 		Time        time.Time       `json:"time"`
 		Kind        toolcrib.Kind   `json:"kind"`
-		Payload     json.RawMessage `json:"payload"` // byte for byte what PayloadHash is over
+		Payload     json.RawMessage `json:"payload"` // PayloadHash is over these bytes
 		PayloadHash string          `json:"payload_hash"`
-		Hash        string          `json:"hash"` // of the chain up to this event
-		// Public says that Payload is what users of a server read of the event, and PayloadHash is over the whole.
+		Hash        string          `json:"hash"` // hash of the chain up to this event
+		// Public means that Payload is the part of the event that users of a server may read, and PayloadHash is the hash of
+		// the whole.
 		Public bool `json:"public,omitempty"`
 	}
 	exportContent struct {
@@ -67,14 +68,14 @@ type (
 	}
 )
 
-// The bounds of an exported run.
+// Bounds of an exported run.
 const (
 	maxImport     = 1 << 30
 	maxImportLine = sqlite.MaxEventBytes + 1<<20
-	exportPiece   = 256 << 10 // of a kept result on one line
+	exportPiece   = 256 << 10 // bytes of a kept result on one line
 )
 
-// writeLine writes a JSON value on one line. Nothing in it acts on a terminal.
+// writeLine writes a JSON value on one line, without control characters for terminals.
 func writeLine(w io.Writer, v any) error {
 	text, err := guard.EncodeJSON(v, false)
 	if err == nil {
@@ -83,9 +84,8 @@ func writeLine(w io.Writer, v any) error {
 	return err
 }
 
-// ExportRun writes the whole journal of a run, named as by [Service.FindRun]: every event
-// with its hashes, and the results that were kept whole. What only administrators read is
-// left out for others, and such an export cannot be imported.
+// ExportRun writes the journal of a run, named as by [Service.FindRun]: every event with its hashes, and the kept
+// results. Others than administrators get only what they may read; such an export cannot be imported.
 func (s *Service) ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error {
 	rec, err := s.Env.Find(ctx, who, name)
 	if err != nil {
@@ -151,7 +151,8 @@ func (s *Service) exportContent(ctx context.Context, w io.Writer, run toolcrib.R
 	}
 }
 
-// ImportRun adds a run that [Service.ExportRun] wrote, for administrators, and returns its ID and number of events.
+// ImportRun adds a run that [Service.ExportRun] has written, for administrators, and returns its ID and its number of
+// events.
 func (s *Service) ImportRun(
 	ctx context.Context, who toolcrib.Principal, r io.Reader,
 ) (run toolcrib.RunID, events int, err error) {
@@ -167,7 +168,7 @@ func (s *Service) ImportRun(
 	if err != nil {
 		return "", 0, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
-	// What the loop cannot load could not be shown or forked either.
+	// A run that the loop cannot load could not be shown or forked.
 	var kept inmemory.Journal
 	if err := kept.Append(ctx, in.Run, 0, in.Events...); err != nil {
 		return "", 0, err
@@ -178,13 +179,13 @@ func (s *Service) ImportRun(
 	return in.Run, len(in.Events), s.Env.Store.Import(ctx, in)
 }
 
-// ReadExport returns the events of a run that [Service.ExportRun] wrote, if they are whole.
+// ReadExport returns the events of a run that [Service.ExportRun] has written, if the export is complete.
 func ReadExport(r io.Reader) ([]toolcrib.Event, error) {
 	in, err := readExport(r)
 	return in.Events, err
 }
 
-// readExport reads an exported run, and checks that it is whole.
+// readExport reads an exported run, and checks that it is complete.
 func readExport(r io.Reader) (in store.Imported, err error) {
 	lines := bufio.NewScanner(io.LimitReader(r, maxImport))
 	lines.Buffer(nil, maxImportLine)
@@ -224,7 +225,7 @@ func readExport(r io.Reader) (in store.Imported, err error) {
 	return in, errors.Join(lines.Err(), errors.New("it has no end: it was cut off"))
 }
 
-// event is the event of a line, whose content must have its hash.
+// event returns the event of a line. Its content must have its hash.
 func (l *exportEvent) event() (e toolcrib.Event, err error) {
 	if l.Public {
 		return e, fmt.Errorf("event %d is not whole: have an administrator export the run", l.Seq)
@@ -243,8 +244,8 @@ func (l *exportEvent) event() (e toolcrib.Event, err error) {
 	return e, nil
 }
 
-// Backup writes the database, its keys and the stored secrets, as they are at one moment,
-// to one new file, for administrators, and returns its size.
+// Backup writes a consistent snapshot of the database, its keys and the stored secrets to a new file, for
+// administrators, and returns its size.
 func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path string) (size int64, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return 0, err
@@ -286,9 +287,9 @@ func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path strin
 	return info.Size(), newName(whole, path)
 }
 
-// Restore puts a file that [Service.Backup] wrote into the data folder, which must be
-// empty or not exist, and returns of when it is. It is for who owns the folder, in which
-// there is nobody else yet; the store must not be open.
+// Restore restores a file that [Service.Backup] has written to the data folder, which must be empty or not exist, and
+// returns the time of the backup. It is for the owner of the folder, which has no other users yet. The store must not
+// be open.
 func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err error) {
 	keys, err := s.Env.KeysFile()
 	if err != nil {
@@ -321,10 +322,10 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 	if err := checkRestored(ctx, dir, b.Head); err != nil {
 		return at, err
 	}
-	// The database is last: until it is there, every command refuses the folder.
+	// The database comes last: until it exists, every command refuses the folder.
 	for _, f := range [][2]string{{env.KeysName, keys}, {secret.FileName, filepath.Join(s.Env.DataDir, secret.FileName)}} {
 		text, err := os.ReadFile(filepath.Join(dir, f[0]))
-		missing := errors.Is(err, fs.ErrNotExist) // in the backup
+		missing := errors.Is(err, fs.ErrNotExist) // missing in the backup
 		if err == nil {
 			err = safefile.Create(f[1], ".restore-", text)
 		}
@@ -335,7 +336,7 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 	return b.At, newName(filepath.Join(dir, env.DatabaseName), filepath.Join(s.Env.DataDir, env.DatabaseName))
 }
 
-// newName gives a file a name that nothing has, where the file system can tell.
+// newName renames a file to a name that must not exist, if the file system can check that.
 func newName(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -344,7 +345,7 @@ func newName(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// emptyFolder makes a data folder; one in which there is anything is a conflict.
+// emptyFolder creates a data folder. One that is not empty is a conflict.
 func emptyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -358,7 +359,7 @@ func emptyFolder(dir string) error {
 	return err
 }
 
-// checkRestored opens what a backup holds, and compares it with its head.
+// checkRestored opens the content of a backup, and compares it with its head.
 func checkRestored(ctx context.Context, dir string, head store.Head) (err error) {
 	s, err := sqlite.Open(ctx, filepath.Join(dir, env.DatabaseName), sqlite.Options{ReadOnly: true})
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// UsageWords returns what usage can be summed up by.
-func UsageWords() []string {
+// UsageRows returns the names of the rows in which usage can be summed up.
+func UsageRows() []string {
 	return []string{
 		string(store.UsageByDay), string(store.UsageByUser), string(store.UsageByAgent), string(store.UsageByModel),
 		string(store.UsageByTool), string(store.UsageByProvider), string(store.UsageBySession), string(store.UsageByRun),
 	}
 }
 
-// Usage is what was used, row by row and in all.
+// Usage is the usage of runs, in rows and in total.
 type Usage struct {
 	By    store.UsageBy    `json:"by"`
 	Since *time.Time       `json:"since"`
@@ -28,9 +28,9 @@ type Usage struct {
 	Total store.UsageRow   `json:"total"`
 }
 
-// Usage returns what runs have used, also those that were pruned since: to administrators of everybody, to others
-// their own. By an access token it is that of the runs that the token started, run by run, because only of a run it
-// is known which token started it. If q.By is empty, it is by day, or by run for a token.
+// Usage returns the usage of runs, including those that were pruned: administrators see that of all users, others their
+// own. An access token sees that of the runs that it has started, by run, because the token is known for runs only. If
+// q.By is empty, rows are days, or runs for a token.
 func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.UsageQuery) (u Usage, err error) {
 	switch {
 	case who.Token != "" && q.By != "" && q.By != store.UsageByRun:
@@ -41,8 +41,8 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	case q.By == "":
 		q.By = store.UsageByDay
 	}
-	if !slices.Contains(UsageWords(), string(q.By)) {
-		return u, env.UnknownWord("row", string(q.By), UsageWords())
+	if !slices.Contains(UsageRows(), string(q.By)) {
+		return u, env.UnknownValue("row", string(q.By), UsageRows())
 	}
 	if err := q.Check(); err != nil {
 		return u, toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
@@ -78,10 +78,10 @@ func (s *Service) Usage(ctx context.Context, who toolcrib.Principal, q store.Usa
 	return u, err
 }
 
-// ByBudgets is what the loop says of a stop that the budgets of a user made.
+// ByBudgets is what the loop records as the source of a stop by the budgets of a user.
 const ByBudgets = "budgets"
 
-// ledger keeps the budgets that the configuration sets, of users over a day and a month. It is nil without budgets.
+// ledger returns the configured budgets of users for a day and a month, or nil if there are no budgets.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
 	c := s.Env.Config
 	list := make([]store.UserBudget, len(c.Budgets))

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// checked is what was found, or what does not hold.
+// checked is the result of a check, with what is not valid.
 func checked(run toolcrib.RunID, found any, err error) api.Checked {
 	if err != nil {
 		return api.Checked{Run: run, Detail: err.Error()}
@@ -21,7 +21,7 @@ func checked(run toolcrib.RunID, found any, err error) api.Checked {
 	return api.Checked{Run: run, OK: true, Found: found, Detail: FoundText(found)}
 }
 
-// FoundText says in words what was found.
+// FoundText describes the result of a check.
 func FoundText(found any) string {
 	switch f := found.(type) {
 	case store.Verified:
@@ -64,9 +64,9 @@ func prunedText(events int) string {
 	return ", the content of " + guard.Count(events, "event") + " was pruned"
 }
 
-// Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty it
-// checks everything that is stored, for administrators: what is wrong names runs of
-// everybody. kept is a head that was exported before, to compare with; nil = none.
+// Verify checks the hash chain of a run, named as by [Service.FindRun]. If run is empty, it checks everything that is
+// stored, for administrators, because problems name runs of all users. kept is an exported head to compare with, or
+// nil.
 func (s *Service) Verify(
 	ctx context.Context, who toolcrib.Principal, run string, kept *store.Head,
 ) ([]api.Checked, error) {
@@ -95,7 +95,7 @@ func (s *Service) Verify(
 func (s *Service) verifyAll(ctx context.Context) (found []api.Checked, err error) {
 	all, err := s.Env.Store.VerifyAll(ctx)
 	if err == nil {
-		err = s.Env.Store.Check(ctx) // no chain reads the pages of indexes
+		err = s.Env.Store.Check(ctx) // the chains do not read the pages of indexes
 	}
 	if err != nil && len(all.Problems) == 0 {
 		return nil, err
@@ -112,8 +112,8 @@ func (s *Service) verifyAll(ctx context.Context) (found []api.Checked, err error
 	return found, nil
 }
 
-// Replay goes through the journal of a run again, named as by [Service.FindRun]; if run is empty, through all that
-// who may see and that have their content. No model and no tool is called.
+// Replay replays the journal of a run, named as by [Service.FindRun], or of all runs that who may see and that have
+// their content, if run is empty. It calls no model and no tool.
 func (s *Service) Replay(ctx context.Context, who toolcrib.Principal, run string) (found []api.Checked, err error) {
 	one := func(rec store.RunRecord) error {
 		r, err := replay.Run(ctx, s.Env.Store, rec.ID)

@@ -359,7 +359,7 @@ func (e *editor) parked(ctx context.Context, run *service.Run) {
 	case run.Pending != nil && run.Pending.Error != nil:
 		why = "for " + outageText(&run.Pending.Pending)
 	case at != nil && at.Pending != nil && at.Pending.Ask().Secret():
-		_, commands := service.WayOn(a.self(), a.self(), at.ID, at.Pending.Ask(), true)
+		_, commands := service.NextCommands(a.self(), a.self(), at.ID, at.Pending.Ask(), true)
 		e.Note("The answer is a secret, so give it on a terminal:\n  " + commands[0])
 	case run.Status == toolcrib.StatusWaitingForInput:
 		e.Note("Your next message is the answer; /cancel ends the turn.")

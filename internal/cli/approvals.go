@@ -114,7 +114,7 @@ func (a *app) showApproval(who toolcrib.Principal, v *service.Approval) {
 	if text := a.anotherText(who, v.User, v.Kind); text != "" {
 		fmt.Fprintln(a.out, text)
 	}
-	_, commands := service.WayOn(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
+	_, commands := service.NextCommands(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
 	for i, command := range commands {
 		if i > 0 {
 			fmt.Fprint(a.out, "or: ")
@@ -172,14 +172,14 @@ func (a *app) notifyTestCommand(cmd *cobra.Command) {
 			}
 		}
 		return told, func() {
-			table(a, "KEY|WHERE|RESULT", told, func(t *service.Told) []string {
+			table(a, "KEY|WHERE|RESULT", told, func(t *service.NotifyResult) []string {
 				return []string{t.Key, t.Where, toldText(t, *secrets)}
 			})
 		}, err
 	})
 }
 
-func toldText(t *service.Told, secrets bool) string {
+func toldText(t *service.NotifyResult, secrets bool) string {
 	secret, _ := t.Secret.(*string)
 	switch {
 	case !t.OK:

@@ -211,7 +211,7 @@ func (f *screenFront) parked(ctx context.Context, run *service.Run) {
 	} else if at := a.waitsIn(ctx, f.chat.who, run); at != nil && at.Pending != nil {
 		ask := at.Pending.Ask()
 		if text := a.anotherText(f.chat.who, at.User, ask.Kind); text != "" {
-			_, commands := service.WayOn(a.self(), a.self(), at.ID, ask, true)
+			_, commands := service.NextCommands(a.self(), a.self(), at.ID, ask, true)
 			f.Note(text + ":\n  " + strings.Join(commands, "\n  or: "))
 		}
 	}

@@ -304,7 +304,7 @@ func (c *chat) recall(ctx context.Context, s *tui.Screen) error {
 // retell shows what was said in runs, without those that were pruned.
 func (c *chat) retell(ctx context.Context, runs []service.Run, said func(string), frame func(journal.Frame)) error {
 	for _, rec := range runs {
-		for e, err := range c.a.api.Story(ctx, c.who, rec.ID) {
+		for e, err := range c.a.api.Journal(ctx, c.who, rec.ID) {
 			if errors.Is(err, store.ErrPruned) {
 				break
 			}

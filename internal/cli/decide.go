@@ -144,7 +144,7 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 		}
 	}
 	// A person is not asked about decisions that they may not make.
-	d := service.Decision{Word: word, Calls: f.calls, Digest: f.digest, Reason: f.reason, Remember: f.remembered()}
+	d := service.Decision{CallDecision: word, Calls: f.calls, Digest: f.digest, Reason: f.reason, Remember: f.remembered()}
 	if err := s.Check(ctx, who, v, d); err != nil {
 		return a.withWay(err, v, word)
 	}
@@ -174,8 +174,8 @@ func (a *app) decide(ctx context.Context, name string, word journal.CallDecision
 func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision) (ok bool, err error) {
 	ask := *v.Request()
 	ask.Calls = callsNamed(ask.Calls, d.Calls)
-	if d.Word.Arguments != nil {
-		if ask.Calls[0], err = a.api.Edited(ctx, v, ask.Calls[0], d.Word.Arguments); err != nil {
+	if d.Arguments != nil {
+		if ask.Calls[0], err = a.api.Edited(ctx, v, ask.Calls[0], d.Arguments); err != nil {
 			return false, err
 		}
 	}
@@ -191,9 +191,9 @@ func (a *app) asks(ctx context.Context, v *service.Approval, d *service.Decision
 		d.Reason = cmp.Or(said.Reason, d.Reason)
 		switch {
 		case len(said.Calls) > 0:
-			d.Each, d.Word = said.Calls, journal.CallDecision{}
+			d.Each, d.CallDecision = said.Calls, journal.CallDecision{}
 		case said.Decision != journal.DecisionApprove:
-			d.Word, d.Remember = journal.CallDecision{Decision: said.Decision}, nil
+			d.CallDecision, d.Remember = journal.CallDecision{Decision: said.Decision}, nil
 		case said.Remember != nil:
 			d.Remember = said.Remember
 		}
@@ -222,8 +222,8 @@ func (a *app) agrees(_ context.Context, v *service.Approval, d *service.Decision
 	}
 	question := map[string]string{
 		journal.DecisionDeny: "Deny", journal.DecisionRetry: "Run once more", journal.DecisionHappened: "Count as happened",
-		journal.DecisionNotHappened: "Count as not happened", journal.DecisionAnswer: "Answer with " + string(d.Word.Result),
-	}[d.Word.Decision]
+		journal.DecisionNotHappened: "Count as not happened", journal.DecisionAnswer: "Answer with " + string(d.Result),
+	}[d.Decision]
 	if ask := v.Request(); ask.Secret() {
 		question = "Answer"
 	}
@@ -312,7 +312,7 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 	case v.Status == api.ApprovalExpired:
 		return fmt.Errorf("%w; %s", err, a.toContinue(v.Driver(), v.Run))
 	case v.Status == api.ApprovalPending && !v.Fits(word.Decision):
-		what, commands := service.WayOn(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
+		what, commands := service.NextCommands(a.self(), a.resumer(v.Driver()), v.Run, v.Request(), true)
 		return usagef("approval %s waits for %s, and %s does not fit; use: %s", v.ID, what,
 			strings.ReplaceAll(word.Decision, "_", " "), strings.Join(commands, "\n  or: "))
 	}

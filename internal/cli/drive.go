@@ -318,7 +318,7 @@ func (a *app) parked(ctx context.Context, who toolcrib.Principal, run *service.R
 	}
 	ask := at.Pending.Ask()
 	id := short(ask.ApprovalID)
-	what, commands := service.WayOn(a.self(), a.resumer(at.Driver), at.ID, ask, !a.inTerminal || !a.errTerminal)
+	what, commands := service.NextCommands(a.self(), a.resumer(at.Driver), at.ID, ask, !a.inTerminal || !a.errTerminal)
 	which := "run " + short(at.ID)
 	if at.ID != run.ID {
 		which = fmt.Sprintf("run %s (agent %s, a part of run %s)", short(at.ID), guard.Visible(at.Agent), short(run.ID))

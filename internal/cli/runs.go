@@ -25,7 +25,7 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 	var f store.Filter
 	flags := cmd.Flags()
 	status := flags.String("status", "", "")
-	completeWords(cmd, "status", service.StatusWords()...)
+	completeWords(cmd, "status", service.StatusNames()...)
 	flags.StringVar(&f.Agent, "agent", "", "")
 	flags.StringVar(&f.User, "user", "", "")
 	flags.StringVar((*string)(&f.Parent), "parent", "", "")
@@ -35,7 +35,7 @@ func (a *app) runsListCommand(cmd *cobra.Command) {
 	flags.StringVar(&f.Cursor, "cursor", "", "")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return oneOf(flags, "parent", "top-level") }
 	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
-		list, next, err := c.at.Runs(c, c.who, service.RunsQuery{Filter: f, Words: splitList(*status), Prompts: !c.json})
+		list, next, err := c.at.Runs(c, c.who, service.RunsQuery{Filter: f, Statuses: splitList(*status), Prompts: !c.json})
 		if errors.Is(err, store.ErrBadCursor) {
 			err = usagef("--cursor: %v", err)
 		}
@@ -115,7 +115,7 @@ func (a *app) runsShowCommand(cmd *cobra.Command) {
 func (a *app) tellRun(ctx context.Context, w io.Writer, who toolcrib.Principal, run service.Run, whole, team bool,
 ) error {
 	story := render.Story{Out: w, Style: a.outStyle, Whole: whole, Caller: run.Caller, Self: a.self(), Team: team}
-	for e, err := range a.api.Story(ctx, who, run.ID) {
+	for e, err := range a.api.Journal(ctx, who, run.ID) {
 		if errors.Is(err, store.ErrPruned) {
 			return nil
 		}

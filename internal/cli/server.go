@@ -37,7 +37,7 @@ type backend interface {
 	Runs(ctx context.Context, who toolcrib.Principal, q service.RunsQuery) (runs []service.Run, next string, err error)
 	Run(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
 	FindRun(ctx context.Context, who toolcrib.Principal, name string) (service.Run, error)
-	Story(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error]
+	Journal(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event, error]
 	Events(ctx context.Context, who toolcrib.Principal, name string, after toolcrib.Seq, follow bool,
 		write func(journal.Frame) error) error
 	ExportRun(ctx context.Context, who toolcrib.Principal, name string, w io.Writer) error

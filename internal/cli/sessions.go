@@ -153,7 +153,7 @@ func (a *app) sessionsExportCommand(cmd *cobra.Command) {
 func (a *app) usageCommand(cmd *cobra.Command) {
 	var q store.UsageQuery
 	flags := cmd.Flags()
-	choice(cmd, "by", (*string)(&q.By), service.UsageWords()...)
+	choice(cmd, "by", (*string)(&q.By), service.UsageRows()...)
 	sinceUntil(flags, &q.Since, &q.Until)
 	flags.StringVar(&q.User, "user", "", "")
 	limitFlag(flags, &q.Limit, store.DefaultUsageRows, store.MaxUsageRows)

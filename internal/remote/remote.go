@@ -120,7 +120,7 @@ func (r *Service) Runs(
 	ctx context.Context, _ toolcrib.Principal, q service.RunsQuery,
 ) ([]service.Run, string, error) {
 	page, err := get[api.RunList](ctx, r, client.Query{
-		"status": strings.Join(q.Words, ","), "user": q.User, "agent": q.Agent, "session": q.Session,
+		"status": strings.Join(q.Statuses, ","), "user": q.User, "agent": q.Agent, "session": q.Session,
 		"parent": q.Parent, "top_level": q.TopLevel, "prompts": q.Prompts, "since": q.Since,
 		"limit": q.Limit, "cursor": q.Cursor,
 	}, "runs")
@@ -130,8 +130,8 @@ func (r *Service) Runs(
 	return page.Runs, page.Next, err
 }
 
-// Story reads the journal of a run from its export.
-func (r *Service) Story(
+// Journal reads the journal of a run from its export.
+func (r *Service) Journal(
 	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID,
 ) iter.Seq2[toolcrib.Event, error] {
 	return func(yield func(toolcrib.Event, error) bool) {
@@ -214,7 +214,7 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 ) (out api.Decided, err error) {
 	b := api.DecisionRequest{Digest: d.Digest, Reason: d.Reason, Check: check, Calls: map[string]api.CallChoice{}}
 	switch {
-	case d.Word.Arguments == nil || len(d.Calls) == 1 || len(open) == 1:
+	case d.Arguments == nil || len(d.Calls) == 1 || len(open) == 1:
 	case len(open) == 0: // by someone else, after the approval was read
 		return out, toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided just now", approval)
 	default:
@@ -224,7 +224,7 @@ func (r *Service) decide(ctx context.Context, approval string, d *service.Decisi
 		b.Remember, b.RememberCalls = d.Remember.Scope, d.Remember.Calls
 	}
 	each := d.Each
-	if w := d.Word; len(each) == 0 && w.Decision == journal.DecisionAnswer {
+	if w := d.CallDecision; len(each) == 0 && w.Decision == journal.DecisionAnswer {
 		b.Answer = w.Result
 	} else if len(each) == 0 && len(d.Calls) == 0 && w.Arguments == nil && w.Result == nil {
 		b.Decision = w.Decision

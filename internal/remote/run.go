@@ -397,7 +397,7 @@ func (w *watched) askMeanwhile(v *journal.ConfirmationView) {
 	w.asks.Go(func() {
 		decided, err := w.askOne(w.ctx, at)
 		if !decided && err == nil && w.ctx.Err() == nil {
-			no := &service.Decision{Digest: v.Digest, Word: journal.CallDecision{Decision: journal.DecisionDeny}}
+			no := &service.Decision{Digest: v.Digest, CallDecision: journal.CallDecision{Decision: journal.DecisionDeny}}
 			_, err = w.r.decide(w.ctx, v.ApprovalID, no, false, nil)
 		}
 		if err != nil && w.ctx.Err() == nil {
@@ -481,14 +481,14 @@ func (w *watched) answer(ctx context.Context, q *service.Question, a service.Ans
 	}
 	d := service.Decision{Digest: q.Ask.Digest, Reason: a.Reason, Remember: a.Remember, Each: a.Calls}
 	if len(a.Calls) == 0 {
-		d.Word.Decision = a.Decision
+		d.Decision = a.Decision
 	}
 	if a.Decision == journal.DecisionAnswer {
 		text, err := json.Marshal(a.Text)
 		if err != nil {
 			return err
 		}
-		d.Word.Result = text
+		d.Result = text
 	}
 	_, err := w.r.decide(ctx, q.Ask.ApprovalID, &d, false, nil)
 	return err

@@ -210,7 +210,7 @@ func (s *Server) waiting(out *service.Served) *sdk.CallToolResult {
 		if s.ByItself {
 			resumer = service.Resumer(env.DriverServer, s.Self)
 		}
-		what, commands := service.WayOn(s.Self, resumer, out.Run, out.Waits, false)
+		what, commands := service.NextCommands(s.Self, resumer, out.Run, out.Waits, false)
 		for i := range commands {
 			if s.ByItself {
 				commands[i] = strings.TrimSuffix(commands[i], " --resume")

@@ -187,7 +187,7 @@ func (c *crib) decide(id, word string) {
 		c.t.Fatal(err)
 	}
 	d := service.Decision{Digest: a.Digest}
-	d.Word.Decision = word
+	d.Decision = word
 	if _, err := c.s.Decide(c.t.Context(), c.who, a, d); err != nil {
 		c.t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestServe_Elicited(t *testing.T) {
 			}
 			id, _ := r.Meta["toolcrib/run_id"].(string)
 			var by string
-			for e, err := range c.s.Story(t.Context(), c.who, toolcrib.RunID(id)) {
+			for e, err := range c.s.Journal(t.Context(), c.who, toolcrib.RunID(id)) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -36,24 +36,24 @@ type Doctor struct {
 	Policy *policy.Policy
 }
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // what to do where it is not ok, or is a choice
-	// Choice is set if a person may leave it so: it is ok.
+	Fix    string `json:"fix,omitempty"` // what to do if it is not OK, or is a choice
+	// Choice means that a person may leave it so; OK is set.
 	Choice bool `json:"choice,omitempty"`
 }
 
-// check is one thing to look at: run returns what was found, and an error if it is not as
-// it should be, with what to do about it; fix is what to do where run does not say.
+// check is one check. run returns what it has found, or an error with a fix if something is wrong; fix is used for an
+// error without one.
 type check struct {
 	name, fix string
 	run       func(ctx context.Context) (detail, fix string, err error)
 }
 
-// ExamineData looks at the data folder and its database, for administrators.
+// ExamineData checks the data folder and its database, for administrators.
 func (d *Doctor) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	return examined(
 		ctx, who,
@@ -65,8 +65,8 @@ func (d *Doctor) ExamineData(ctx context.Context, who toolcrib.Principal) ([]Fin
 	)
 }
 
-// Examine looks at what runs stand on besides, for administrators: workspace, shell,
-// approvals, budgets, databases, MCP servers. It starts the servers.
+// Examine checks what else runs need, for administrators: workspace, shell, approvals, budgets, databases, MCP servers.
+// It starts the servers.
 func (d *Doctor) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	checks := []check{
 		{"workspace", "set workspace, or start toolcrib in another folder", d.checkWorkspace},
@@ -132,7 +132,7 @@ func (d *Doctor) checkData(context.Context) (detail, fix string, err error) {
 	if !ok {
 		return d.Env.DataDir, "", nil
 	}
-	const least = 64 << 20 // under it a store may fail any time
+	const least = 64 << 20 // below it a store may fail at any time
 	detail = fmt.Sprintf("%s (%s free)", d.Env.DataDir, sizeText(free))
 	if free < least {
 		return "", "make room on the disk", errors.New(detail)
@@ -140,7 +140,7 @@ func (d *Doctor) checkData(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
-// sizeText writes a size in the units that disks are sold in, as everywhere here.
+// sizeText formats a size in decimal units, as for disks.
 func sizeText(bytes uint64) string {
 	switch {
 	case bytes >= 10e9:
@@ -214,7 +214,7 @@ func (d *Doctor) checkShell(context.Context) (detail, fix string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	workspace, _ := d.Policy.Workspace("", nil) // the check of the workspace says what is wrong with it
+	workspace, _ := d.Policy.Workspace("", nil) // the check of the workspace reports the error
 	use, out := shell.SearchPath(path, workspace)
 	detail += "; programs of " + strings.Join(use, ":")
 	if len(out) > 0 {
@@ -226,7 +226,7 @@ func (d *Doctor) checkShell(context.Context) (detail, fix string, err error) {
 	return detail, "", nil
 }
 
-// shellFound says what keeps in the programs that exec_shell runs.
+// shellFound describes the sandbox of the programs that exec_shell runs.
 func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error) {
 	if set.Mode == string(shell.ModeOff) {
 		return "off: there is no exec_shell", "", nil
@@ -262,7 +262,7 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 	return detail + "asks", "", nil
 }
 
-// checkApprovals reports whether the addresses of approvals.notify can be tried. None is sent anything.
+// checkApprovals reports whether the addresses of approvals.notify are valid. It sends nothing.
 func (d *Doctor) checkApprovals(context.Context) (detail, fix string, err error) {
 	set := d.Env.Config.Approvals
 	detail = "expire after " + set.Expire.String()
@@ -294,7 +294,7 @@ func (d *Doctor) checkApprovals(context.Context) (detail, fix string, err error)
 	return detail, "", nil
 }
 
-// checkBudgets looks for budgets whose user is spelt unlike a user that there is.
+// checkBudgets finds budgets whose user is spelled differently from an existing user.
 func (d *Doctor) checkBudgets(ctx context.Context) (detail, fix string, err error) {
 	for i, b := range d.Env.Config.Budgets {
 		like, err := d.Env.Store.Access().Alike(ctx, b.User)
@@ -306,11 +306,11 @@ func (d *Doctor) checkBudgets(ctx context.Context) (detail, fix string, err erro
 	return "each name is as its user is called", "", nil
 }
 
-// checkTimeout bounds the test of one provider.
+// checkTimeout bounds the check of one provider.
 const checkTimeout = 10 * time.Second
 
-// ExamineProviders tests each configured provider, those that agents name by their type
-// alone, and the one that is used where none is configured; for administrators.
+// ExamineProviders checks each configured provider, those that agents name by their type alone, and the one that is
+// used if none is configured, for administrators.
 func (d *Doctor) ExamineProviders(ctx context.Context, who toolcrib.Principal) (out []Finding, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
@@ -348,7 +348,7 @@ func (d *Doctor) ExamineProviders(ctx context.Context, who toolcrib.Principal) (
 	return out, nil
 }
 
-// usedModels are the provider's own names of the models of it that agents or the configuration name.
+// usedModels returns the models of a provider that agents or the configuration name, by the provider's names.
 func usedModels(c *config.Config, provider string) []string {
 	var ids []string
 	for _, ref := range env.ModelRefs(c, c.ModelNames()...) {
@@ -359,8 +359,7 @@ func usedModels(c *config.Config, provider string) []string {
 	return ids
 }
 
-// checkProvider asks a provider whether it is there, takes the key, and, where it
-// can tell, has the models that are named.
+// checkProvider reports whether a provider answers, accepts the key and, if it can list its models, has the named ones.
 func (d *Doctor) checkProvider(ctx context.Context, name string, p config.Provider, models []string) Finding {
 	f := Finding{Check: name, Fix: fmt.Sprintf("correct providers.%s", name)}
 	model, err := d.Models.Adapter(name, p)
@@ -396,7 +395,7 @@ func (d *Doctor) checkProvider(ctx context.Context, name string, p config.Provid
 		return f
 	}
 	f.OK, f.Detail = true, p.Type+": answers, and takes the key"
-	if t, _ := providers.Of(p.Type); p.APIKey.IsEmpty() || t.OwnMachine { // which may ask nobody for it
+	if t, _ := providers.Of(p.Type); p.APIKey.IsEmpty() || t.OwnMachine { // it may need no key
 		f.Detail = p.Type + ": answers"
 	}
 	if isOllama {
@@ -405,7 +404,7 @@ func (d *Doctor) checkProvider(ctx context.Context, name string, p config.Provid
 	return f
 }
 
-// fixValue says what to do about a value that cannot be filled in, by where it comes from.
+// fixValue returns the fix for a value that cannot be resolved, by its source.
 func fixValue(value config.Error) string {
 	kind, name, _ := strings.Cut(strings.Trim(value.Ref, "${}"), ":")
 	switch kind {
@@ -419,7 +418,7 @@ func fixValue(value config.Error) string {
 	return "correct " + value.Key
 }
 
-// pulled looks whether an Ollama has the models that are named.
+// pulled reports whether an Ollama has the named models.
 func pulled(names, models []string, f *Finding) {
 	f.Detail += "; it has " + guard.Count(len(names), "model")
 	var missing []string
@@ -437,7 +436,7 @@ func pulled(names, models []string, f *Finding) {
 	}
 }
 
-// fixProvider says what to do about a provider that does not answer as it should.
+// fixProvider returns the fix for a provider that does not answer correctly.
 func fixProvider(name, providerType string, err error) string {
 	var failed *toolcrib.ModelError
 	if !errors.As(err, &failed) {

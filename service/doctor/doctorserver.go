@@ -22,8 +22,8 @@ import (
 // certificateWarning is how long before its end a certificate is reported.
 const certificateWarning = 14 * 24 * time.Hour
 
-// ExamineServer looks at what a server stands on besides, for administrators. answers asks
-// whether a server of toolcrib answers at a URL: transports are for front ends.
+// ExamineServer checks what else a server needs, for administrators. answers reports whether a server of toolcrib
+// answers at a URL, because transports belong to front ends.
 func (d *Doctor) ExamineServer(
 	ctx context.Context, who toolcrib.Principal, answers func(ctx context.Context, url string) error,
 ) ([]Finding, error) {
@@ -40,7 +40,7 @@ func (d *Doctor) ExamineServer(
 	)
 }
 
-// checkKeys looks whether others can read what signs tokens and seals secrets.
+// checkKeys reports whether others can read the keys that sign tokens and seal secrets.
 func (d *Doctor) checkKeys(context.Context) (detail, fix string, err error) {
 	path, err := d.Env.KeysFile()
 	if err != nil {
@@ -106,9 +106,9 @@ func onLoopback(address string) bool {
 	return err == nil && hosts.Loopback(host)
 }
 
-// checkSignIn looks whether someone can administrate the server.
+// checkSignIn reports whether someone can administrate the server.
 func (d *Doctor) checkSignIn(ctx context.Context) (detail, fix string, err error) {
-	if d.Env.Config.Server.Auth == "none" { // which the configuration allows on loopback only
+	if d.Env.Config.Server.Auth == "none" { // the configuration allows it on loopback only
 		return "server.auth: none: whoever reaches the server acts as anonymous", "", nil
 	}
 	if d.Env.Store == nil {
@@ -125,7 +125,7 @@ func (d *Doctor) checkSignIn(ctx context.Context) (detail, fix string, err error
 	return "the first start makes an administrator, and shows a token", "", nil
 }
 
-// checkListen looks whether the server answers, or could listen.
+// checkListen reports whether the server answers, or could listen.
 func (d *Doctor) checkListen(ctx context.Context, answers func(context.Context, string) error) (
 	detail, fix string, err error,
 ) {

@@ -2,5 +2,5 @@
 
 package doctor
 
-// freeBytes is not known here.
+// freeBytes returns an unknown size: this system does not report it.
 func freeBytes(string) (uint64, bool) { return 0, false }

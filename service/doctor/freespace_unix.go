@@ -4,7 +4,7 @@ package doctor
 
 import "syscall"
 
-// freeBytes is what this user may still write at path.
+// freeBytes returns the bytes that this user may still write at path.
 func freeBytes(path string) (uint64, bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil || s.Bsize <= 0 {

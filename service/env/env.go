@@ -1,6 +1,6 @@
-// Package env is what every operation on a data folder needs, whatever it does: the configuration, the store as the
-// principal may see it, secrets and their mask, notices, and the audit log. The packages of the service stand on it
-// and not on each other's state.
+// Package env has the parts of a data folder that every operation needs: the configuration, the store as the principal
+// may see it, secrets and their mask, notices, and the audit log. The packages of the service use it instead of each
+// other's state.
 package env
 
 import (
@@ -16,17 +16,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/toolcrib/toolcrib/tool/shell"
-
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// Env is what every operation of a data folder needs: its configuration, its store and secrets, the mask, and
-// where notices go. It may be used by several goroutines once its store is open.
+// Env has the configuration of a data folder, its store, its secrets and their mask, and the receivers of notices. It
+// may be used by several goroutines once its store is open.
 type Env struct {
 	Options
 	*folder
@@ -248,8 +247,8 @@ func (e *Env) Supported() error {
 	return nil
 }
 
-// TellIgnored reports settings that this version ignores.
-func (e *Env) TellIgnored(tell func(string)) {
+// ReportIgnored reports settings that this version ignores.
+func (e *Env) ReportIgnored(tell func(string)) {
 	_, ignored := e.Config.Unsupported()
 	for _, problem := range ignored {
 		tell(problem.Error())

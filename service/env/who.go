@@ -70,7 +70,8 @@ func Administrator(who toolcrib.Principal) (string, error) {
 	return agent.NameOf(who), nil
 }
 
-// UnknownWord returns an error that lists the valid words.
-func UnknownWord(what, word string, valid []string) error {
-	return BadRequestf("unknown %s %q%s (valid: %s)", what, word, guard.DidYouMean(word, valid), strings.Join(valid, ", "))
+// UnknownValue returns an error that lists the valid values.
+func UnknownValue(what, value string, valid []string) error {
+	hint := guard.DidYouMean(value, valid)
+	return BadRequestf("unknown %s %q%s (valid: %s)", what, value, hint, strings.Join(valid, ", "))
 }

@@ -42,7 +42,7 @@ func (s *People) Audit(
 	}
 	for _, kind := range f.Kinds {
 		if !slices.Contains(AuditKinds(), string(kind)) {
-			return page, env.UnknownWord("kind", string(kind), AuditKinds())
+			return page, env.UnknownValue("kind", string(kind), AuditKinds())
 		}
 	}
 	if run != "" {

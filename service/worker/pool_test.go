@@ -465,7 +465,7 @@ func (h *poolHouse) decide(run toolcrib.RunID) {
 	v, err := h.s.Approval(h.t.Context(), root, rec.Pending.ApprovalID)
 	if err == nil {
 		_, err = h.s.Decide(h.t.Context(), root, v, service.Decision{
-			Word: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest,
+			CallDecision: journal.CallDecision{Decision: journal.DecisionApprove}, Digest: v.Digest,
 		})
 	}
 	if err != nil {
