@@ -29,7 +29,7 @@ type decoder struct {
 // frame is one frame of a stream, or a whole reply.
 type frame struct {
 	Model   string               `json:"model"`
-	Choices []choice             `json:"choices"`
+	Choices choices              `json:"choices"`
 	Usage   wire.Optional[usage] `json:"usage"`
 	Groq    struct {
 		Usage wire.Optional[usage] `json:"usage"`
@@ -37,21 +37,38 @@ type frame struct {
 	Failure jsontext.Value `json:"error"`
 }
 
-// choice is one choice of a frame; only one was requested.
-type choice struct {
+// choices are the choices of a frame. Only the first is read, because only one was requested.
+type choices struct {
 	Message *message       `json:"message"` // in a whole reply
 	Delta   *message       `json:"delta"`
 	Reason  wire.Loose     `json:"finish_reason"`
 	Failure jsontext.Value `json:"error"` // OpenRouter also reports it here
 
-	said *message // Message and Delta, because some servers send both
+	said  message // Message and Delta, because some servers send both
+	list  bool    // there was a list
+	empty bool
 }
 
-func (c *choice) UnmarshalJSONFrom(in *jsontext.Decoder) error {
-	type plain choice
-	said := &message{}
-	*c = choice{Message: said, Delta: said, said: said}
-	return json.UnmarshalDecode(in, (*plain)(c))
+func (c *choices) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	type first choices
+	if in.PeekKind() != jsontext.KindBeginArray {
+		return in.SkipValue()
+	}
+	*c = choices{list: true, empty: true}
+	c.Message, c.Delta = &c.said, &c.said
+	_, err := in.ReadToken()
+	for err == nil && in.PeekKind() != jsontext.KindEndArray {
+		if c.empty {
+			c.empty = false
+			err = json.UnmarshalDecode(in, (*first)(c))
+		} else {
+			err = in.SkipValue()
+		}
+	}
+	if err == nil {
+		_, err = in.ReadToken()
+	}
+	return err
 }
 
 type message struct {
@@ -68,16 +85,17 @@ type message struct {
 type content struct{ text, thinking wire.Text }
 
 func (c *content) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	value, err := in.ReadValue()
+	if *c = (content{text: wire.TextOf(value)}); value.Kind() == jsontext.KindBeginArray {
+		c.addParts(value)
+	}
+	return err
+}
+
+func (c *content) addParts(list []byte) {
 	var parts []struct {
 		Text     wire.Text      `json:"text"`
 		Thinking jsontext.Value `json:"thinking"`
-	}
-	if *c = (content{}); in.PeekKind() != jsontext.KindBeginArray {
-		return c.text.UnmarshalJSONFrom(in)
-	}
-	list, err := in.ReadValue()
-	if err != nil {
-		return err
 	}
 	_ = wire.Read(list, &parts)
 	for i := range parts {
@@ -87,7 +105,6 @@ func (c *content) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 			c.thinking += text
 		}
 	}
-	return nil
 }
 
 // usage is the usage of both APIs, which have different names for it.
@@ -148,7 +165,7 @@ func (d *decoder) Complete() bool { return d.over || d.reason != "" }
 
 func (d *decoder) read(data []byte, emit wire.Emit) error {
 	f := &d.frame
-	*f = frame{Choices: f.Choices[:0]}
+	*f = frame{}
 	if err := wire.Read(data, f); err != nil {
 		return err
 	}
@@ -158,11 +175,11 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 			d.finish.Usage = u.Value.tokens() // the last report of a stream has the totals
 		}
 	}
-	c := choice{said: &message{}}
-	if len(f.Choices) > 0 {
-		c = f.Choices[0]
-	} else if err := wire.Failure(data); err != nil {
-		return err
+	c := &f.Choices
+	if !c.list || c.empty {
+		if err := wire.Failure(data); err != nil {
+			return err
+		}
 	}
 	d.reason = cmp.Or(string(c.Reason), d.reason)
 	switch {
@@ -170,10 +187,10 @@ func (d *decoder) read(data []byte, emit wire.Emit) error {
 		return wire.EventError(data)
 	case given(c.Failure):
 		return wire.EventError(append(append([]byte(`{"error":`), c.Failure...), '}'))
-	case d.whole && f.Choices == nil:
+	case d.whole && !c.list:
 		return wire.NotAReply("chat completion", data)
 	}
-	return d.say(c.said, emit)
+	return d.say(&c.said, emit)
 }
 
 // say passes on a message in the order in which a model works.

@@ -88,12 +88,12 @@ func (r *Reply) decode(d Decoder) error {
 	}
 }
 
-// firstBytes returns the size of the first buffer: a whole body that is short, and one byte more to find its end.
+// firstBytes returns the size of the first buffer. That of a whole body has one byte more, to find its end.
 func (r *Reply) firstBytes() int {
 	if r.size < 0 {
 		return readBytes
 	}
-	return int(min(max(r.size+1, 512), readBytes))
+	return int(min(max(r.size+1, 512), 64<<10))
 }
 
 // opening returns a body without leading space and byte order mark.

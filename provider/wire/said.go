@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Errors of servers, in the shapes that are in use.
@@ -125,7 +128,7 @@ func unframed(body []byte) []byte {
 // members returns the members of a JSON object by their names in lower case; nil for any other value.
 func members(body []byte) map[string]json.RawMessage {
 	var doc map[string]json.RawMessage
-	if len(body) == 0 || json.Unmarshal(body, &doc) != nil {
+	if len(body) == 0 || jsonv2.Unmarshal(body, &doc, replies) != nil {
 		return nil
 	}
 	for name, value := range doc {
@@ -148,12 +151,12 @@ func word(doc map[string]json.RawMessage, names []string) string {
 
 // text returns the content of a JSON string, or any other value as JSON text.
 func text(raw json.RawMessage) string {
-	var s string
-	if len(raw) == 0 || string(raw) == "null" {
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
 		return ""
-	}
-	if json.Unmarshal(raw, &s) == nil {
-		return s
+	case raw[0] == '"':
+		unquoted, _ := jsontext.AppendUnquote(nil, raw) // its only error is invalid UTF-8, which it replaces
+		return string(unquoted)
 	}
 	return string(raw)
 }

@@ -10,7 +10,7 @@ import (
 const (
 	// DefaultMaxReplyBytes bounds one whole reply, after decompression.
 	DefaultMaxReplyBytes = 32 << 20
-	readBytes            = 4 << 10
+	readBytes            = 2 << 10
 )
 
 // ErrTooLarge reports that a reply was longer than its bound.
