@@ -31,6 +31,12 @@ type Plan struct {
 	CommandLine bool
 	Programs    []Program
 	Concerns    []Concern // reasons to ask a person
+	// Hide returns a plan of the same call that cannot touch the given paths, absolute, nor anything below
+	// them, or nil if that is not possible. The gate calls it if a rule would deny access to these paths and
+	// it is not known whether the call needs them. Hidden are the paths that were hidden. If Hide is nil,
+	// nothing can be hidden.
+	Hide   func(paths []string) *Plan
+	Hidden []string
 	// Content has the texts that, together with the written targets, distinguish the call from
 	// others of the tool, such as the content of a file. If nil, only the arguments do.
 	Content []string

@@ -120,10 +120,16 @@ func (j *judgement) makePlan() error {
 	case plan == nil || plan.Run == nil:
 		return errors.New("the tool has no plan for this call")
 	}
+	j.setPlan(plan)
+	return nil
+}
+
+// setPlan sets the plan of the call to a copy.
+func (j *judgement) setPlan(plan *toolcrib.Plan) {
 	j.plan = *plan
 	j.plan.Targets, j.plan.Programs = slices.Clone(plan.Targets), slices.Clone(plan.Programs)
 	j.plan.Concerns, j.plan.Content = slices.Clone(plan.Concerns), slices.Clone(plan.Content)
-	return nil
+	j.plan.Hidden = slices.Clone(plan.Hidden)
 }
 
 // forModel returns the [*toolcrib.ToolError] in err, or nil.

@@ -158,6 +158,9 @@ func (j *judgement) allow() {
 	e, v := j.entry, j.verdict
 	v.Decision = toolcrib.Allow
 	v.Untrusted = j.untrusted()
+	if j.facts.DryRun {
+		j.preview() // says why the call may run
+	}
 	v.MaxBytes = j.maxBytes()
 	timeout := j.timeout()
 	v.TimeoutMS = timeout.Milliseconds()

@@ -3,11 +3,14 @@ package gate_test
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/gate/celrule"
 )
 
 // hostileTool makes another plan each time it is asked, and changes the plans that it has returned.
@@ -105,4 +108,55 @@ func TestPlan_ArgumentsReadOnce(t *testing.T) {
 	}
 	v := judge(t, g, alice(), wide(), facts, call("1", "x", `{"n":1}`))[0]
 	wantRefused(t, v, toolcrib.ReasonInvalidArguments, "expected")
+}
+
+// What a rule denies is hidden from a call of which only running it would show whether it touches that, if this decides
+// the rule. Otherwise a person is asked.
+func TestPlan_HidesWhatRulesDeny(t *testing.T) {
+	ws := t.TempDir()
+	plan := func(ran string, hide func([]string) *toolcrib.Plan, hidden ...string) *toolcrib.Plan {
+		return &toolcrib.Plan{
+			Effect: toolcrib.EffectReadOnly, Targets: []toolcrib.Target{{Kind: toolcrib.TargetFile, Name: ws, Tree: true}},
+			Hide: hide, Hidden: hidden,
+			Run: func(context.Context, toolcrib.Call) (toolcrib.Output, error) { return toolcrib.Output{Text: ran}, nil },
+		}
+	}
+	hides := func(paths []string) *toolcrib.Plan { return plan("without "+strings.Join(paths, " "), nil, paths...) }
+	refuses := func([]string) *toolcrib.Plan { return nil }
+	secret := filepath.Join(ws, "secret")
+	for _, c := range []struct {
+		when string
+		then gate.RuleThen
+		hide func([]string) *toolcrib.Plan
+		ran  string // "" if a person is asked
+	}{
+		{`targets.exists(t, t.within("secret"))`, gate.RuleDeny, hides, "without " + secret},
+		{`targets.exists(t, t.within("secret") || t.within("keys"))`, gate.RuleDeny, hides, "without " + secret + " " + filepath.Join(ws, "keys")},
+		{`targets.exists(t, t.write && t.within("secret"))`, gate.RuleDeny, hides, "all"},
+		{`targets.exists(t, t.within("secret"))`, gate.RuleDeny, refuses, ""},
+		{`targets.exists(t, t.within("secret"))`, gate.RuleDeny, nil, ""},
+		{`targets.exists(t, t.within("secret"))`, gate.RuleAsk, hides, ""},
+		{`!targets.all(t, t.within("src"))`, gate.RuleDeny, hides, ""},
+		{`targets.exists(t, t.path.startsWith("secret/"))`, gate.RuleDeny, hides, ""},
+		{`targets.exists(t, t.within("secret") || t.path == "x")`, gate.RuleDeny, hides, ""},
+	} {
+		rules, err := celrule.New([]celrule.Rule{{Name: "r", When: c.when, Then: c.then}}, celrule.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{&planned{plainTool{reads("x")}, plan("all", c.hide)}}, Rules: rules})
+		scope := wide()
+		scope.Workspace = ws
+		v := judge(t, g, alice(), scope, offering(g), call("1", "x", `{}`))[0]
+		if c.ran == "" {
+			if v.Decision != toolcrib.Ask {
+				t.Errorf("%s: %s %s", c.when, v.Decision, v.Message)
+			}
+			continue
+		}
+		wantAllowed(t, v)
+		if out, err := v.Permit.Execute(t.Context(), gate.Attachments{}); err != nil || out.Text != c.ran {
+			t.Errorf("%s: ran %q %v, want %q", c.when, out.Text, err, c.ran)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -33,6 +34,7 @@ type RuleInput struct {
 	Arguments json.RawMessage // canonical, valid against the tool's schema
 	Effect    toolcrib.Effect // effect of this call
 	Targets   []toolcrib.Target
+	Hidden    []string           // paths below targets that the call cannot touch, nor anything below them
 	Programs  []toolcrib.Program // programs that the call starts
 	Who       *toolcrib.Principal
 	Agent     string
@@ -51,6 +53,8 @@ type RuleMatch struct {
 	// this call answers the question, so the call is refused in a run that approves everything
 	// beforehand ([Scope.AllApproved]).
 	Undecided bool
+	// Folders are those that made the rule undecided, because the call may touch something in them.
+	Folders []string
 	// Err is the error if the rule could not be evaluated. The call is then refused.
 	Err error
 }
@@ -84,11 +88,7 @@ func (j *judgement) ruleStep() *refusal {
 		return nil
 	}
 	var denied, failed, mayDeny *RuleMatch
-	matches := j.gate.options.Rules.Judge(j.ctx, RuleInput{
-		Tool: policyName(&j.entry.spec), Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
-		Programs: j.plan.Programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run, Session: j.facts.Session,
-		Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
-	})
+	matches := j.matches()
 	for i := range matches {
 		m := &matches[i]
 		switch {
@@ -117,6 +117,37 @@ func (j *judgement) ruleStep() *refusal {
 	}
 	j.ruleMayDeny = mayDeny
 	return nil
+}
+
+// matches returns the rules that apply to the call. If it is not known whether the call touches what a rule denies, and
+// the tool can hide that from the call, it is hidden.
+func (j *judgement) matches() []RuleMatch {
+	in := RuleInput{
+		Tool: policyName(&j.entry.spec), Arguments: j.call.Arguments, Effect: j.effect, Targets: j.targets,
+		Hidden: j.plan.Hidden, Programs: j.plan.Programs, Who: j.who, Agent: j.scope.Agent, Run: j.facts.Run,
+		Session: j.facts.Session, Depth: j.scope.Depth, Workspace: j.scope.Workspace, Taint: j.facts.Taint,
+	}
+	matches := j.gate.options.Rules.Judge(j.ctx, in)
+	denies := func(m RuleMatch) bool { return m.Err != nil || m.Then != RuleAsk && m.Then != RuleAllow }
+	var folders []string
+	for i := range matches {
+		if m := &matches[i]; denies(*m) && m.Undecided {
+			folders = append(folders, m.Folders...)
+		}
+	}
+	if len(folders) == 0 || j.plan.Hide == nil {
+		return matches
+	}
+	plan := j.plan.Hide(folders)
+	if plan == nil {
+		return matches
+	}
+	in.Hidden = folders
+	if without := j.gate.options.Rules.Judge(j.ctx, in); !slices.ContainsFunc(without, denies) {
+		j.setPlan(plan)
+		return without
+	}
+	return matches
 }
 
 func (j *judgement) ruleDenied(m *RuleMatch) *refusal {

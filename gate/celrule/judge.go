@@ -29,11 +29,13 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 	if len(rules) == 0 {
 		return nil
 	}
-	facts, wrong := s.facts(&in)
+	var folders []string
+	facts, wrong := s.facts(&in, &folders)
 	var matches []gate.RuleMatch
 	spent := uint64(0)
 	for _, r := range rules {
 		answer, err := yes, errors.Join(wrong, ctx.Err())
+		folders = nil
 		if err == nil && r.program != nil {
 			var cost uint64
 			answer, cost, err = r.evaluate(ctx, facts)
@@ -44,7 +46,7 @@ func (s *Set) Judge(ctx context.Context, in gate.RuleInput) []gate.RuleMatch {
 		if answer == no && err == nil {
 			continue
 		}
-		m := gate.RuleMatch{RuleInfo: r.info, Undecided: answer == maybe}
+		m := gate.RuleMatch{RuleInfo: r.info, Undecided: answer == maybe, Folders: folders}
 		if err != nil {
 			m.Err = fmt.Errorf("rule %s: %w", r.info.Name, err)
 		}
@@ -113,8 +115,8 @@ func evaluationError(ctx context.Context, err error) error {
 }
 
 // facts returns the variables of the conditions for one call. Costly ones are computed when a
-// condition uses them.
-func (s *Set) facts(in *gate.RuleInput) (cel.Activation, error) {
+// condition uses them. Folders for which it is unknown whether the call touches them are added to asked.
+func (s *Set) facts(in *gate.RuleInput, asked *[]string) (cel.Activation, error) {
 	who := in.Who
 	if who == nil { // without a principal there are no rights
 		who = &toolcrib.Principal{}
@@ -134,7 +136,7 @@ func (s *Set) facts(in *gate.RuleInput) (cel.Activation, error) {
 		},
 		varTargets: func() ref.Val {
 			root := resolved(in.Workspace)
-			return s.list(len(in.Targets), func(i int) any { return targetOf(in.Targets[i], root) })
+			return s.list(len(in.Targets), func(i int) any { return targetOf(in.Targets[i], root, in.Hidden, asked) })
 		},
 		varPrograms: func() ref.Val {
 			return s.list(len(in.Programs), func(i int) any { return programOf(in.Programs[i]) })

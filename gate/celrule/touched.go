@@ -37,6 +37,8 @@ type target struct {
 
 	root, abs string // set only for a file
 	tree      bool
+	hidden    []string  // paths that the call cannot touch
+	asked     *[]string // folders for which within was undecided are added
 }
 
 // openFields is a provider of types in which a field that may be undecided has the type of its
@@ -59,8 +61,8 @@ func (p openFields) FindStructFieldType(of, field string) (*types.FieldType, boo
 // targetOf returns t as conditions see it. The name of a file is absolute and has its links
 // resolved. The path is relative to the workspace if the file is inside, uses slashes, and ends in
 // one for a folder.
-func targetOf(t toolcrib.Target, root string) target {
-	out := target{Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write}
+func targetOf(t toolcrib.Target, root string, hidden []string, asked *[]string) target {
+	out := target{hidden: hidden, asked: asked, Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write}
 	if t.Kind != toolcrib.TargetFile {
 		return out
 	}
@@ -84,7 +86,7 @@ func targetOf(t toolcrib.Target, root string) target {
 }
 
 // within reports whether a target is in a folder of the workspace, or is that folder. The result is
-// undecided for a call that may touch anything below a folder that contains it.
+// undecided for a call that may touch anything below a folder that contains it, unless it is hidden from the call.
 func within(on, of ref.Val) ref.Val {
 	t, ok := on.Value().(target)
 	if !ok || t.Kind != toolcrib.TargetFile {
@@ -98,6 +100,12 @@ func within(on, of ref.Val) ref.Val {
 	case holds(folder, t.abs):
 		return types.True
 	case t.tree && holds(t.abs, folder):
+		if slices.ContainsFunc(t.hidden, func(path string) bool { return holds(path, folder) }) {
+			return types.False
+		}
+		if t.asked != nil {
+			*t.asked = append(*t.asked, folder)
+		}
 		return undecided()
 	}
 	return types.False

@@ -137,7 +137,29 @@ func TestRules_Targets(t *testing.T) {
 			t.Errorf("%s of %s: %s, want %s", c.when, c.path, got, c.want)
 		}
 	}
+	// What is hidden from a call is not touched by it; what makes a rule undecided is named.
 	in := call(`{}`)
+	in.Workspace, in.Targets = ws, []toolcrib.Target{{Kind: "file", Name: ws, Tree: true}}
+	second := celrule.Rule{Name: "s", When: prefix + ` || targets.exists(t, t.within("keys"))`, Then: gate.RuleDeny}
+	set := compile(t, when(folder), second)
+	for i, want := range []string{filepath.Join(ws, "secrets"), filepath.Join(ws, "keys")} {
+		if got := set.Judge(t.Context(), in)[i].Folders; len(got) != 1 || got[0] != want {
+			t.Errorf("undecided for %q, want %s", got, want)
+		}
+	}
+	for hidden, want := range map[string]string{"": "maybe", "secrets": "no", "other": "maybe", "secrets/deep": "maybe", ".": "no"} {
+		in.Hidden = []string{filepath.Join(ws, hidden)}
+		if hidden == "" {
+			in.Hidden = nil
+		}
+		if got := decided(t, folder, in); got != want {
+			t.Errorf("with %q hidden: %s, want %s", hidden, got, want)
+		}
+		if got := decided(t, prefix, in); got != "maybe" {
+			t.Errorf("the path with %q hidden: %s", hidden, got)
+		}
+	}
+	in = call(`{}`)
 	in.Targets = []toolcrib.Target{{Kind: "host", Name: "secrets/x"}}
 	if got := decided(t, prefix+" || "+folder, in); got != "no" {
 		t.Errorf("of a host: %s", got)
