@@ -50,11 +50,11 @@ func TestACP_OfficialClient(t *testing.T) {
     {name: update_plan, arguments: {steps: [{step: read, status: in_progress}, {step: fix}]}},
     {name: read_file, arguments: {path: sum.txt}}]}
 - {tool_calls: [{name: edit_file, arguments: {path: sum.txt, old_text: "a - b", new_text: "a + b"}}]}
-- {tool_calls: [{name: exec_shell, arguments: {command: sh check.sh}}]}
+- {tool_calls: [{name: exec_shell, arguments: {command: sh check.sh, write: true}}]}
 - {text: "Fixed."}
 - {tool_calls: [{name: write_file, arguments: {path: other.txt, content: x}}]}
 - {text: "Not written."}
-- {tool_calls: [{name: exec_shell, arguments: {command: sh wait.sh, timeout: 120}}]}
+- {tool_calls: [{name: exec_shell, arguments: {command: sh wait.sh, timeout: 120, write: true}}]}
 - {text: "Continued."}
 `)
 	d.write(filepath.Join(d.work, "check.sh"), "read line <sum.txt; test \"$line\" = 'a + b' && echo PASS\n")

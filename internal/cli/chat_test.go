@@ -547,7 +547,7 @@ func TestChatDay(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, `
 - {text: "I look and run it.", tool_calls: [{name: update_plan, arguments: {steps: [{step: look, status: done}, {step: run it, status: in_progress}]}}]}
-- {tool_calls: [{name: exec_shell, arguments: {command: "touch made; echo two; false"}}]}
+- {tool_calls: [{name: exec_shell, arguments: {command: "touch made; echo two; false", write: true}}]}
 - {tool_calls: [{name: ask_user, arguments: {question: "Which colour?", schema: {enum: [red, blue]}}}]}
 - {text: "`+strings.Repeat("It is done. ", 120)+`"}
 - {text: "short"}

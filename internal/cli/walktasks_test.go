@@ -101,7 +101,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "see a test fail", line: `toolcrib run "Do the tests pass?"`, builds: true, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300, write: true}}]
 - text: "No: Total leaves out the first price."
 `,
 		does: []press{{`go test \./\.\.\. .*y yes`, "y<Enter>"}},
@@ -118,7 +118,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "see it pass", line: `toolcrib run "Run the tests again."`, builds: true, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "go test ./...", timeout: 300, write: true}}]
 - text: "They pass."
 `,
 		does: []press{{`go test \./\.\.\. .*y yes`, "y<Enter>"}},
@@ -146,9 +146,9 @@ var walkTasks = []task{
 	},
 	{
 		name: "fix the other language", line: `toolcrib run "npm test fails in web. Fix it."`, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "cd web && node --test"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "cd web && node --test", write: true}}]
 - tool_calls: [{name: edit_file, arguments: {path: web/price.js, old_text: "cents / 100", new_text: "(cents / 100).toFixed(2)"}}]
-- tool_calls: [{name: exec_shell, arguments: {command: "cd web && node --test"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "cd web && node --test", write: true}}]
 - text: "Two digits now; node --test passes."
 `,
 		does: []press{
@@ -165,7 +165,7 @@ var walkTasks = []task{
 	{
 		name: "commit", line: `toolcrib run "Commit this."`, script: `
 - tool_calls: [{name: exec_shell, arguments: {command: "git status --short"}}]
-- tool_calls: [{name: exec_shell, arguments: {command: "git add -A && git commit -q -m 'Count every price'"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "git add -A && git commit -q -m 'Count every price'", write: true}}]
 - text: "Committed."
 `,
 		does: []press{{`git commit -q -m .*y yes`, "y<Enter>"}},
@@ -205,7 +205,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "deny and say why", line: `toolcrib run "Delete the plan."`, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "rm PLAN.md"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "rm PLAN.md", write: true}}]
 - text: "I leave it, then."
 `,
 		does: []press{{`rm PLAN\.md .*y yes`, "d<Enter>"}, {`why\?`, "we still need it<Enter>"}},
@@ -224,7 +224,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "a decision is remembered", line: `toolcrib run "Run make."`, exit: 3, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "node web/price.js"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "node web/price.js", write: true}}]
 - text: "It ran."
 `,
 		does: []press{{`y yes`, "l<Enter>"}},
@@ -258,7 +258,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "a server in the background", line: `toolcrib run "Does the server start?"`, script: `
-- tool_calls: [{name: exec_shell, id: web, arguments: {command: "node web/server.js", background: true}}]
+- tool_calls: [{name: exec_shell, id: web, arguments: {command: "node web/server.js", background: true, write: true}}]
 - tool_calls: [{name: exec_shell, arguments: {command: "echo wait"}}, {name: read_output, arguments: {id: proc_web, wait: 5}}]
 - text: "It listens."
 `,
@@ -267,7 +267,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "a process does not outlive a pause", line: `toolcrib run "Start it and write."`, exit: 3, script: `
-- tool_calls: [{name: exec_shell, id: web, arguments: {command: "node web/server.js", background: true}}]
+- tool_calls: [{name: exec_shell, id: web, arguments: {command: "node web/server.js", background: true, write: true}}]
 - tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}]
 - tool_calls: [{name: read_output, arguments: {id: proc_web}}]
 - text: "The server is gone; I would start it again."
@@ -284,7 +284,7 @@ var walkTasks = []task{
 	},
 	{
 		name: "a long command shows what it prints", line: `toolcrib run "Run the slow thing."`, script: `
-- tool_calls: [{name: exec_shell, arguments: {command: "node -e 'console.log(\"step one\"); setTimeout(() => console.log(\"step two\"), 2500)'"}}]
+- tool_calls: [{name: exec_shell, arguments: {command: "node -e 'console.log(\"step one\"); setTimeout(() => console.log(\"step two\"), 2500)'", write: true}}]
 - text: "Both steps are done."
 `,
 		does: []press{{`node -e .*y yes`, "y<Enter>"}, {`later\? y .*step one`, ""}},

@@ -329,7 +329,8 @@ type Bound struct {
 	Timeout     *Duration `yaml:"timeout" min:"1ms" max:"24h"`
 }
 
-// Shell configures exec_shell.
+// Shell configures exec_shell. In mode ask a line that is not listed runs in a sandbox in which it can only read, and
+// asks if it is to write or if there is no such sandbox.
 type Shell struct {
 	Mode    string   `yaml:"mode" layers:"any|ask|allowlist|off" default:"ask" enum:"ask|allowlist|any|off"`
 	Allow   []string `yaml:"allow" layers:"widens" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`

@@ -442,7 +442,7 @@ func TestServe_ForAPersonOnly(t *testing.T) {
 		options    func(*serve.Options)
 	}{
 		"four eyes":       {yaml: "approvals: {four_eyes: true}\n", tool: "write_file", arguments: writeB},
-		"unlisted":        {tool: "exec_shell", arguments: map[string]any{"command": "touch b.txt"}},
+		"unlisted":        {tool: "exec_shell", arguments: map[string]any{"command": "touch b.txt", "write": true}},
 		"switched off":    {tool: "write_file", arguments: writeB, options: func(o *serve.Options) { o.NoElicit = true }},
 		"too long to see": {tool: "write_file", arguments: map[string]any{"path": "b.txt", "content": strings.Repeat("x", 20_000)}},
 	} {

@@ -215,6 +215,13 @@ func (d *Doctor) checkShell(context.Context) (detail, fix string, err error) {
 		return "", "", err
 	}
 	workspace, _ := d.Policy.Workspace("", nil) // the check of the workspace reports the error
+	if d.Env.Config.Tools.Shell.Mode == string(shell.ModeAsk) {
+		does := "runs unasked where it can only read"
+		if why := d.Policy.NotStrict(workspace); why != "" {
+			does = "asks, even to read: " + why
+		}
+		detail += "; what is not listed " + does
+	}
 	use, out := shell.SearchPath(path, workspace)
 	detail += "; programs of " + strings.Join(use, ":")
 	if len(out) > 0 {

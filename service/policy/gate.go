@@ -308,6 +308,13 @@ func (p *Policy) Unprotected(workspace string) string {
 	return shell.Unprotected(tool, workspace)
 }
 
+// NotStrict returns why command lines in a workspace that are not listed ask, even if they only read, or "".
+func (p *Policy) NotStrict(workspace string) string {
+	protected, _ := p.Protection(workspace, nil)
+	tool, _ := p.execShell(protected, false) // errors are reported where they matter
+	return shell.NotStrict(tool, workspace)
+}
+
 // storeFacts returns the facts about the store for get_runtime_info.
 func (p *Policy) storeFacts(ctx context.Context) map[string]string {
 	facts := map[string]string{"store": "sqlite"}

@@ -116,7 +116,7 @@ func (b *process) end(ctx context.Context, res ran, err error) {
 	case res.stopped:
 		v.Status, v.Message = "stopped", res.Warning
 	default:
-		v.Status, v.ExitCode, v.Message = "exited", &res.ExitCode, res.Warning
+		v.Status, v.ExitCode, v.Message = "exited", &res.ExitCode, strings.TrimSpace(res.Warning+" "+res.Hint)
 		if res.Signal != "" {
 			v.Message = strings.TrimSpace("killed by signal: " + res.Signal + " " + res.Warning)
 		}

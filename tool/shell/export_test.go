@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // Bound sets what a job of the tool may have at most, where the numbers are not 0.
 func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
-	made.(*shell).bounds = func(writes bool) bounds {
-		b := boundsOf(writes)
+	made.(*shell).bounds = func(sandbox line.Sandbox) bounds {
+		b := boundsOf(sandbox)
 		for _, set := range []struct {
 			to   *uint64
 			most uint64

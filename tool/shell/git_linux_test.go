@@ -117,7 +117,7 @@ func TestGit_Writes(t *testing.T) {
 		}
 		git(t, dir, "config", "core.fsmonitor", "touch "+dir+"/monitor-ran; false")
 		in := func(line string) string {
-			got, err := runIn(t.Context(), t, made, callOf(t, dir, line, 60))
+			got, err := runIn(t.Context(), t, made, writing(t, dir, line, 60))
 			if err != nil || got.Warning != "" && report.Bubblewrap != "" {
 				t.Errorf("%s: %+v %v", line, got, err)
 			}
@@ -281,7 +281,7 @@ func TestGit_HostileRepositories(t *testing.T) {
 			}
 			made, ran := gitTool(t, shell.ModeAsk, report), 0
 			for _, line := range lines {
-				call := callOf(t, dir, line, 60)
+				call := writing(t, dir, line, 60)
 				if admit(made, call) != nil || asks(made, call) != "" {
 					continue
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // Main enables the sandbox: programs are then started by a copy of the calling program, which restricts itself
@@ -35,22 +36,28 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 	if l.report.LandlockABI > 0 {
 		l.Rules = l.rules(l.toolchains())
 	}
-	wrapped := l.report.Bubblewrap != "" && (l.writes || l.Rules == nil)
+	wrapped := l.report.Bubblewrap != "" && (l.anyProgram() || l.Rules == nil)
 	if wrapped {
 		l.Env = l.environment(ownTmp)
-		l.Mounts, l.Loopback = l.report.Mounts, l.Offline
+		l.Mounts, l.Loopback = l.mounts(), l.Offline
+		if l.Mounts && l.lower != "" {
+			l.Cache = overlay(l.scratch, l.lower)
+		}
 		if l.Rules != nil {
 			l.Rules.Closed = false
 			l.Rules.Write = append(l.Rules.Write, ownTmp)
 			l.Rules.Read = append(l.Rules.Read, procFolder) // it shows only the processes of the sandbox
 		}
-	} else if l.writes {
+	} else if l.anyProgram() {
 		l.Rules.Data, l.Rules.Watched = append(l.Rules.Data, procFiles()...), []string{procFolder}
 	}
 	if l.copy == nil {
 		args, files, err := []string{"/proc/self/exe", jail.Argument}, []*os.File(nil), error(nil)
-		if wrapped {
+		switch {
+		case wrapped:
 			args, files, err = l.bubblewrap()
+		case l.Strict:
+			args[1] = jail.Supervise
 		}
 		if err == nil {
 			err = l.begin(args, files)
@@ -190,7 +197,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
-		"--proc", "/proc", "--bind", l.scratch, ownTmp, "--symlink", ownTmp, "/dev/shm",
+		"--proc", "/proc", "--remount-ro", "/proc", "--bind", l.scratch, ownTmp, "--symlink", ownTmp, "/dev/shm",
 		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
 		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
 	}
@@ -226,11 +233,11 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		args, roots = append(args, "--ro-bind-try", path, path), append(roots, path)
 	}
 	bind := "--ro-bind"
-	if l.writes {
+	if l.writes() {
 		bind = "--bind"
 	}
 	args = append(args, bind, l.Dir, l.Dir)
-	if l.report.Mounts {
+	if l.mounts() {
 		args = append(args, "--cap-add", "CAP_SYS_ADMIN")
 	}
 	for _, h := range l.Held { // empty if the copy mounts them
@@ -255,12 +262,38 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 			args = append(args, "--ro-bind", os.DevNull, path)
 		}
 	}
+	if l.lower != "" {
+		args = append(args, "--ro-bind", l.lower, l.lower)
+	}
+	for _, path := range l.special {
+		args = append(args, "--ro-bind", os.DevNull, path)
+	}
 	if l.cache != "" {
 		args = append(args, "--bind", l.cache, l.cache)
 	}
 	args = append(append(args, closed...), "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
 		jail.Argument)
 	return args, copied, nil
+}
+
+// mounts reports whether the copy makes mounts.
+func (l *launcher) mounts() bool { return l.report.Mounts && (l.writes() || l.lower != "") }
+
+// overlay returns the mount by which a job reads build caches and writes to its own folder for temporary files, or nil
+// if a name cannot be written as an option of the mount.
+func overlay(scratch, lower string) *jail.Cache {
+	for _, name := range []string{".cache", ".overlay/upper", ".overlay/work"} {
+		if err := os.MkdirAll(filepath.Join(scratch, name), 0o700); err != nil {
+			return nil
+		}
+	}
+	if strings.ContainsAny(lower, `,:\`) {
+		return nil
+	}
+	own := filepath.Join(ownTmp, ".overlay")
+	return &jail.Cache{
+		Lower: lower, Upper: filepath.Join(own, "upper"), Work: filepath.Join(own, "work"), At: filepath.Join(ownTmp, ".cache"),
+	}
 }
 
 // maxCopied is the maximum size in bytes of a system file that is copied into a sandbox; larger ones are mounted.
@@ -284,7 +317,7 @@ func (l *launcher) toolchains() (paths []string) {
 		real := sync.OnceValue(func() string { return beneath.Real(path) })
 		covered := func(folder string) bool { return within(path, folder) }
 		again := func(folder string) bool { return within(real(), folder) && !l.options.holdsHidden(folder) }
-		if l.writes && !slices.ContainsFunc(systemFolders(), covered) && !slices.ContainsFunc(paths, again) &&
+		if l.anyProgram() && !slices.ContainsFunc(systemFolders(), covered) && !slices.ContainsFunc(paths, again) &&
 			!l.options.hides(path) {
 			paths = append(paths, path)
 		}
@@ -301,7 +334,7 @@ func (l *launcher) rules(toolchains []string) *jail.Rules {
 	shown := *l.options
 	shown.Hidden = slices.Concat(shown.Hidden, l.installed.private)
 	folders := systemFolders()
-	if l.writes {
+	if l.writes() {
 		folders = append(folders, "/opt")
 	}
 	for _, path := range append(folders, toolchains...) {
@@ -311,8 +344,11 @@ func (l *launcher) rules(toolchains []string) *jail.Rules {
 		r.Write = append(r.Write, l.cache)
 	}
 	inside := &r.Data
-	if l.writes {
+	switch l.sandbox {
+	case line.WritesWorkspace:
 		inside = &r.Write
+	case line.ReadsWorkspace: // with the programs in it
+		inside = &r.Read
 	}
 	grant(r, l.Dir, l.options, inside, 0)
 	return r

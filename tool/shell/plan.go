@@ -27,6 +27,10 @@ type plan struct {
 	set     *Options    // options with the links in their paths resolved
 	w       *workspace
 	gap     string // what the sandbox cannot prevent, or ""
+
+	notStrict string   // why the strict sandbox cannot be used although the line asks for it, or ""
+	special   []string // files to be masked in it
+	hidden    []string // paths that rules deny, to be hidden in it
 }
 
 // writes reports whether the line runs in a sandbox in which the workspace can be written.
@@ -51,9 +55,17 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	}
 	defer w.Close()
 	p := &plan{arguments: in, timeout: timeout, set: s.options.resolved(w.Dir), w: w}
-	if p.Plan, err = s.rules(p.set, w).Judge(parsed); err != nil {
+	rules := s.rules(p.set, w)
+	if s.options.Mode == ModeAsk && !in.Write {
+		rules.Strict = func() bool {
+			p.notStrict = s.strict(p)
+			return p.notStrict == ""
+		}
+	}
+	if p.Plan, err = rules.Judge(parsed); err != nil {
 		return nil, err
 	}
+	p.narrow()
 	p.set.git = p.GitWrites
 	if err = p.ownFiles(); err != nil {
 		return nil, err
@@ -91,10 +103,14 @@ func (s *shell) reopen(call toolcrib.Call, p *plan) (*plan, error) {
 	now := *p
 	now.w, now.set = w, s.options.resolved(w.Dir)
 	now.set.git = p.GitWrites
+	now.narrow()
 	changed := "the workspace"
 	root, err := w.Root.Stat(".")
 	if err == nil && os.SameFile(root, p.root) && w.Dir == p.w.Dir && !now.set.hides(w.Dir) {
 		changed = p.Changed(s.rules(now.set, w))
+	}
+	if p.Sandbox() == line.ReadsWorkspace && changed == "" && s.strict(&now) != "" {
+		changed = "a FIFO, a socket or a device of the workspace"
 	}
 	if changed != "" {
 		err = refuse("%s was changed after the call was judged; call again", changed)

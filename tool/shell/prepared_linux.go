@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // preparedSandbox is a sandbox that waits for a job. Creating one takes longer than many commands, so that for the next
@@ -75,7 +76,7 @@ func (s *shell) keepPrepared(ctx context.Context, run toolcrib.RunID, of *prepar
 // newPrepared returns a launcher for a job of a user in a folder, with its copy started, or nil if that fails. Then the
 // command itself creates its sandbox, and reports the error.
 func (s *shell) newPrepared(user, dir string) *launcher {
-	l, err := s.launcher(user, dir, s.options.resolved(dir), true)
+	l, err := s.launcher(user, dir, s.options.resolved(dir), line.WritesWorkspace)
 	if err != nil {
 		return nil
 	}

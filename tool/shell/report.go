@@ -4,14 +4,17 @@ import (
 	"fmt"
 
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
-// Bounds of a job, over all of its processes. A call of programs of the built-in table runs
-// unasked, so its bound on memory is lower.
+// Bounds of a job, over all of its processes. A line that only reads runs unasked, so its bounds are lower.
 const (
 	maxProcesses = 512
 	maxThreads   = 8192
 	maxFiles     = 1 << 20 // by which the number of free inodes may shrink
+
+	maxReadMemory = 2 << 30 // bytes, in the sandbox in which any program can only read
+	maxReadDisk   = 2 << 30
 )
 
 // bounds are the bounds of one job.
@@ -20,12 +23,15 @@ type bounds struct {
 	memory, disk, files uint64
 }
 
-func boundsOf(writes bool) bounds {
+func boundsOf(sandbox line.Sandbox) bounds {
 	b := bounds{
 		processes: maxProcesses, threads: maxThreads, memory: jail.MaxTableMemory, disk: jail.MaxDisk, files: maxFiles,
 	}
-	if writes {
+	switch sandbox {
+	case line.WritesWorkspace:
 		b.memory = jail.MaxMemory
+	case line.ReadsWorkspace:
+		b.memory, b.disk = maxReadMemory, maxReadDisk
 	}
 	return b
 }

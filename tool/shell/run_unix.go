@@ -36,9 +36,11 @@ type ran struct {
 // launcher starts one job.
 type launcher struct {
 	jail.Job
-	writes         bool
+	sandbox        line.Sandbox
+	special        []string // FIFOs, sockets and devices of the workspace, to be masked
 	scratch        string   // folder for temporary files
 	cache          string   // folder for build caches, or ""
+	lower          string   // folder for build caches that is only read, or ""
 	extra          []string // additional environment variables
 	installed      *installed
 	git            bool          // whether the line runs git
@@ -92,25 +94,34 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 	}
 	if l == nil {
 		var err error
-		if l, err = s.launcher(user, p.w.Dir, p.set, p.writes()); err != nil {
+		if l, err = s.launcher(user, p.w.Dir, p.set, p.Sandbox()); err != nil {
 			return ran{}, err
 		}
+		l.special = p.special
 	}
 	defer s.prepare(call, p)
 	defer l.clear(call.Behind)
-	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.writes()), p.UsesGit
+	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.Sandbox()), p.UsesGit
 	l.output, l.active, l.work = output, active, s.work
 	if l.git {
 		l.installed.identify(l.scratch)
 	}
-	if !p.writes() {
+	if !l.anyProgram() {
 		return s.collect(ctx, l)
 	}
 	l.concurrent.Go(func() {
 		noTelemetry(l.scratch)
 		l.linkCargo()
 	})
-	return s.guarded(ctx, call, p, l)
+	if p.writes() {
+		return s.guarded(ctx, call, p, l)
+	}
+	l.concurrent.Wait()
+	res, err := s.collect(ctx, l)
+	if !res.stopped && res.ExitCode != 0 && res.Warning == "" && res.Stdout+res.Stderr != "" {
+		res.Hint = readOnlyHint
+	}
+	return res, err
 }
 
 // steps returns the steps of a judged line for a job.
@@ -128,11 +139,12 @@ func steps(judged []line.Step) []jail.Step {
 }
 
 // launcher returns a launcher for a job of a user in a folder, with a new folder for temporary files.
-func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launcher, err error) {
+func (s *shell) launcher(user, dir string, set *Options, sandbox line.Sandbox) (_ *launcher, err error) {
 	l := &launcher{
-		Job:  jail.Job{Dir: dir, Watch: writes, Offline: !s.options.Network},
-		user: user, writes: writes, report: s.report(), options: set, installed: s.installed(),
+		Job:  jail.Job{Dir: dir, Offline: !set.Network, Strict: sandbox == line.ReadsWorkspace},
+		user: user, sandbox: sandbox, report: s.report(), options: set, installed: s.installed(),
 	}
+	l.Watch = l.anyProgram()
 	defer func() {
 		if err != nil {
 			l.clear(nil)
@@ -143,9 +155,12 @@ func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launch
 		return nil, fault("no folder for temporary files", err)
 	}
 	l.scratch, l.after = temporary.path, append(l.after, temporary.remove)
-	if writes {
-		var release func()
-		if l.cache, release, err = s.options.cache(user, dir); err != nil {
+	if l.anyProgram() {
+		of, release := &l.cache, func() {}
+		if l.Strict {
+			of = &l.lower
+		}
+		if *of, release, err = s.options.cache(user, dir); err != nil {
 			return nil, fault("no folder for build caches", err)
 		}
 		l.after = append(l.after, release)
@@ -161,6 +176,12 @@ func (s *shell) launcher(user, dir string, set *Options, writes bool) (_ *launch
 	}
 	return l, nil
 }
+
+// writes reports whether the job can write the workspace.
+func (l *launcher) writes() bool { return l.sandbox == line.WritesWorkspace }
+
+// anyProgram reports whether the job may have programs that are not in the built-in table.
+func (l *launcher) anyProgram() bool { return l.sandbox != line.WritesNothing }
 
 // clear cleans up after the job, in the background if behind accepts the work, because it is slow on a busy disk.
 func (l *launcher) clear(behind func(func(context.Context)) bool) {

@@ -8,8 +8,9 @@
 // workspace. Programs are started by absolute path, with exactly the judged arguments. A
 // program that the user added to the list runs with any options; such a call is a write.
 //
-// In mode ask a person is asked about a line that mode allowlist would refuse, unless it
-// reaches outside the workspace. If approved, it runs as in mode any.
+// In mode ask a line that mode allowlist would refuse runs in a sandbox in which any program can
+// only read, unless it reaches outside the workspace. With the argument write, or without such a
+// sandbox, a person is asked. If approved, the line runs as in mode any.
 //
 // In mode any the line is run by bash, or by sh if bash is missing. It is confined only by the
 // sandbox (see [Report]). Each call is a write, and changes to protected files that the
@@ -208,7 +209,7 @@ type shell struct {
 	background  *background
 	prepared    preparedSandboxes
 	sweep       sync.Once
-	bounds      func(writes bool) bounds
+	bounds      func(line.Sandbox) bounds
 	options     Options
 	report      func() Report
 	installed   func() *installed
@@ -221,6 +222,7 @@ type arguments struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 
 	Background bool `json:"background,omitempty"`
+	Write      bool `json:"write,omitempty"`
 }
 
 // result is the result of a call. ExitCode is that of the last command that ran, or -1 if a
@@ -229,6 +231,7 @@ type result struct {
 	ExitCode        int    `json:"exit_code"`
 	Signal          string `json:"signal,omitempty"`
 	Warning         string `json:"warning,omitempty"`
+	Hint            string `json:"hint,omitempty"`
 	DurationMS      int64  `json:"duration_ms"`
 	StdoutTruncated bool   `json:"stdout_truncated,omitempty"`
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
@@ -241,7 +244,8 @@ const parameters = `{
   "properties": {
     "command": {"type": "string", "minLength": 1, "maxLength": 16384},
     "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds; default: until 30 idle ones"},
-    "background": {"type": "boolean", "description": "return at once, with an id"}
+    "background": {"type": "boolean", "description": "return at once, with an id"},
+    "write": {"type": "boolean", "description": "it must write"}
   },
   "required": ["command"],
   "additionalProperties": false
@@ -268,8 +272,8 @@ func (s *shell) description() string {
 		allowed = "none"
 	}
 	if s.options.Mode == ModeAsk {
-		return "Run a command line with " + s.shellName() + " in the workspace, the only place it can write. " +
-			"A person is asked first, unless known programs only read."
+		return "Run a command line with " + s.shellName() + " in the workspace. " +
+			"It can only read, without network, unless write is set, which a person must approve."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +
@@ -321,9 +325,13 @@ func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, err
 	if err != nil {
 		return nil, err
 	}
+	return s.planned(p), nil
+}
+
+func (s *shell) planned(p *plan) *toolcrib.Plan {
 	out := &toolcrib.Plan{
 		Effect: p.Effect(), Targets: p.Targets, CommandLine: true, Programs: p.Programs, Concerns: p.Concerns,
-		Matches: p.Line.Matches,
+		Matches: p.Line.Matches, Hidden: p.hidden, Hide: s.hide(p),
 		Preview: func(context.Context) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Kind: "text", Text: p.Command + "\n\n" + s.confinement(p)}, nil
 		},
@@ -334,7 +342,7 @@ func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, err
 			Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + p.gap,
 		})
 	}
-	return out, nil
+	return out
 }
 
 // BadPattern returns why a pattern cannot match any line, or "".
@@ -354,6 +362,9 @@ func (s *shell) confinement(p *plan) string {
 		}
 		return text
 	}
+	if p.Sandbox() == line.ReadsWorkspace {
+		return s.strictText(p)
+	}
 	text := "Runs programs that are not in the built-in table. "
 	if p.Shell != "" {
 		text = "Runs with " + p.Shell + ". "
@@ -368,6 +379,9 @@ func (s *shell) confinement(p *plan) string {
 		if p.gap != "" {
 			text += " But " + p.gap + "."
 		}
+	}
+	if p.notStrict != "" {
+		text += "\nIt cannot run unasked where it only reads: " + p.notStrict + "."
 	}
 	return text
 }

@@ -122,6 +122,14 @@ func callOf(t testing.TB, workspace, command string, timeout int) toolcrib.Call 
 	return toolcrib.Call{ID: "call_1", Name: shell.Name, Arguments: data, Run: "run_1", Workspace: workspace}
 }
 
+// writing is callOf for a line that is to write.
+func writing(t testing.TB, workspace, command string, timeout int) toolcrib.Call {
+	t.Helper()
+	call := callOf(t, workspace, command, timeout)
+	call.Arguments = append(call.Arguments[:len(call.Arguments)-1:len(call.Arguments)-1], `,"write":true}`...)
+	return call
+}
+
 type output struct {
 	ExitCode        int    `json:"exit_code"`
 	Stdout          string `json:"stdout"`
@@ -131,6 +139,7 @@ type output struct {
 	StdoutTruncated bool   `json:"stdout_truncated"`
 	StderrTruncated bool   `json:"stderr_truncated"`
 	Warning         string `json:"warning"`
+	Hint            string `json:"hint"`
 }
 
 // alone is a call that leaves nothing to be done beside those that follow.

@@ -359,13 +359,13 @@ func (o *Options) drop(name string) {
 // temporary files.
 func (l *launcher) environment(temporary string) []string {
 	all := []string{"LANG=C.UTF-8", "TERM=dumb"}
-	if l.writes {
+	if l.anyProgram() {
 		all = slices.Concat(all, l.variables(temporary), l.extra)
 	}
-	if l.writes || l.git {
+	if l.anyProgram() || l.git {
 		all = append(all, gitEnvironment(l.Dir)...)
 	}
-	if !l.writes {
+	if !l.writes() {
 		all = append(all, "GIT_ALLOW_PROTOCOL=") // reading a partial clone must not fetch missing objects
 	}
 	for name, value := range l.options.Env {

@@ -17,3 +17,10 @@ func rightsOf() map[uint32]uint32 {
 // flagsOf returns the system calls that may create a file, with the index of the argument with the flags. The mode is
 // the next argument.
 func flagsOf() map[uint32]uint32 { return map[uint32]uint32{unix.SYS_OPEN: 1, unix.SYS_OPENAT: 2} }
+
+// attributeCalls returns the system calls of this architecture only that change attributes of files.
+func attributeCalls() []uint32 {
+	return []uint32{
+		unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
+	}
+}

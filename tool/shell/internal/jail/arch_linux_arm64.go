@@ -15,3 +15,6 @@ func rightsOf() map[uint32]uint32 {
 // flagsOf returns the system calls that may create a file, with the index of the argument with the flags. The mode is
 // the next argument.
 func flagsOf() map[uint32]uint32 { return map[uint32]uint32{unix.SYS_OPENAT: 2} }
+
+// attributeCalls returns the system calls of this architecture only that change attributes of files.
+func attributeCalls() []uint32 { return nil }

@@ -5,4 +5,4 @@ package jail
 // seccompArch is 0: system calls are not filtered on this architecture.
 const seccompArch = 0
 
-func filterCalls(_, _ bool) error { return nil }
+func (*Job) filterCalls() error { return nil }

@@ -8,16 +8,24 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Argument is the only argument of a copy.
-const Argument = "toolcrib-shell-helper"
+// Argument is the only argument of a copy. With Supervise it starts another copy, for which it ends what is left.
+const (
+	Argument  = "toolcrib-shell-helper"
+	Supervise = "toolcrib-shell-supervisor"
+)
 
 func init() {
-	if len(os.Args) == 2 && os.Args[1] == Argument {
+	switch {
+	case len(os.Args) != 2:
+	case os.Args[1] == Argument:
 		syscall.Exit(helper()) // the copy has nothing to clean up
+	case os.Args[1] == Supervise:
+		syscall.Exit(supervise())
 	}
 }
 
@@ -64,6 +72,48 @@ func helper() int {
 	return 0
 }
 
+// supervise starts a copy that runs the job, and kills all processes that are left when the copy has ended, or soon
+// after it was told to stop. Landlock lets programs send signals to the copy that restricts itself together with
+// them, but not to this process.
+func supervise() int {
+	_ = notDumpable()
+	if err := adopt(); err != nil {
+		return 2
+	}
+	jobs, status := os.NewFile(jobFile, "job"), os.NewFile(statusFile, "status")
+	process, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], Argument}, &os.ProcAttr{
+		Env: Environment(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, jobs, status},
+	})
+	if err != nil {
+		return 2
+	}
+	ended := make(chan struct{})
+	go func() {
+		_, _ = process.Wait()
+		close(ended)
+	}()
+	stopped := make(chan struct{})
+	go func() {
+		hangUp := []unix.PollFd{{Fd: jobFile}} // the job itself is for the copy
+		for hangUp[0].Revents&unix.POLLHUP == 0 {
+			if _, err := unix.Poll(hangUp, -1); err != nil && !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		time.Sleep(stopGrace)
+		close(stopped)
+	}()
+	select {
+	case <-ended:
+	case <-stopped:
+	}
+	reapAll()
+	return 0
+}
+
+// stopGrace is how long the copy of a supervisor has to stop the job.
+const stopGrace = 5 * termGrace
+
 // confined runs a job in the sandbox, or nothing if the sandbox cannot be set up.
 func confined(j Job, stop <-chan struct{}) Outcome {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -82,10 +132,15 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	return r.Run(stop)
 }
 
-// mount mounts the held paths in the namespace that bubblewrap has created. [Job.confine] removes the right to mount.
+// mount mounts the held paths and the cache in the namespace that bubblewrap has created. [Job.confine] removes the right to mount.
 func (j *Job) mount() error {
 	if !j.Mounts {
 		return nil
+	}
+	if c := j.Cache; c != nil {
+		// If the kernel does not let it, the job begins with empty caches.
+		_ = unix.Mount("overlay", c.At, "overlay", unix.MS_NOSUID|unix.MS_NODEV,
+			"userxattr,lowerdir="+c.Lower+",upperdir="+c.Upper+",workdir="+c.Work)
 	}
 	for _, h := range j.Held {
 		err := unix.Mount(h.Path, h.Path, "", unix.MS_BIND|unix.MS_REC, "")
@@ -109,5 +164,8 @@ func (j *Job) confine() error {
 			return err
 		}
 	}
-	return filterCalls(j.Offline, j.Loopback)
+	if j.Strict {
+		limit(0, j.Watch) // the filter does not let this process limit others
+	}
+	return j.filterCalls()
 }

@@ -96,11 +96,51 @@ func (f *filter) internetOnly() {
 	f.answer(errno(unix.EACCES))
 }
 
+// pairsOnly refuses a pair of sockets that could send to others: one that is not connected for good.
+func (f *filter) pairsOnly() {
+	f.unless(unix.BPF_JEQ, unix.SYS_SOCKETPAIR, 7)
+	f.load(offsetArgs + 8)
+	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf)
+	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
+		f.unless(unix.BPF_JEQ, kind, 1)
+		f.answer(unix.SECCOMP_RET_ALLOW)
+	}
+	f.answer(errno(unix.EACCES))
+}
+
+// readOnly refuses what Landlock lets a program change although it can write no file: the attributes of files of the
+// user, the priority and the limits of other processes, and, by ioctl, settings of file systems.
+func (f *filter) readOnly() {
+	f.deny(unix.EPERM, attributeCalls()...)
+	f.deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
+		unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
+		unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER,
+		unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETAFFINITY, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES)
+	f.unless(unix.BPF_JEQ, unix.SYS_PRLIMIT64, 4)
+	f.load(offsetArgs)
+	f.unless(unix.BPF_JEQ, 0, 1) // the calling process
+	f.answer(unix.SECCOMP_RET_ALLOW)
+	f.answer(errno(unix.EPERM))
+	const terminals, sockets = 'T', 0x89 // kinds of ioctl
+	f.unless(unix.BPF_JEQ, unix.SYS_IOCTL, 8)
+	f.load(offsetArgs + 8)
+	f.add(unix.BPF_ALU|unix.BPF_RSH|unix.BPF_K, 8)
+	f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xff)
+	for _, kind := range []uint32{terminals, sockets} {
+		f.unless(unix.BPF_JEQ, kind, 1)
+		f.answer(unix.SECCOMP_RET_ALLOW)
+	}
+	f.answer(errno(unix.ENOTTY))
+}
+
 // callFilter returns the filter for a job. It refuses changes of the machine and its kernel, access to other
 // processes, new namespaces (in which the job would be root again), anonymous files in memory, and set-user-ID and
-// set-group-ID bits, which would outlast the job. With offline it refuses sockets, with loopback only those that
-// internetOnly refuses; socketpair is always allowed. Programs of another architecture cannot make any system call.
-func callFilter(offline, loopback bool) filter {
+// set-group-ID bits, which would outlast the job. If the job is offline it refuses sockets, with a loopback only those
+// that internetOnly refuses, and those that pairsOnly refuses. A strict job has no System V and POSIX IPC, whose memory
+// is not counted. It cannot make the calls of readOnly if only Landlock confines it, and not a namespace with the
+// loopback, or if it owns the devices, as root does. Programs of another architecture cannot make any system call.
+func (j *Job) callFilter() filter {
 	var f filter
 	f.load(offsetArch)
 	f.unless(unix.BPF_JEQ, seccompArch, 1)
@@ -117,10 +157,21 @@ func callFilter(offline, loopback bool) filter {
 	f.deny(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_OPENAT2)
 	f.deny(unix.EACCES, unix.SYS_IO_URING_SETUP) // io_uring bypasses the filter
 	switch {
-	case loopback:
+	case j.Loopback:
 		f.internetOnly()
-	case offline:
+	case j.Offline:
 		f.deny(unix.EACCES, unix.SYS_SOCKET)
+	}
+	if j.Loopback || j.Offline {
+		f.pairsOnly()
+	}
+	if j.Strict {
+		f.deny(unix.ENOSYS, unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP,
+			unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+			unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
+	}
+	if j.Strict && (!j.Loopback || unix.Geteuid() == 0) {
+		f.readOnly()
 	}
 	f.denyFlags(unix.SYS_CLONE, 0, newSpaces)
 	for call, argument := range rightsOf() {
@@ -148,8 +199,8 @@ func DeniedCalls() []uint32 {
 }
 
 // filterCalls applies the filter to all threads and to the processes that they start.
-func filterCalls(offline, loopback bool) error {
-	f := callFilter(offline, loopback)
+func (j *Job) filterCalls() error {
+	f := j.callFilter()
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 	if err := noNewPrivileges(); err != nil {
 		return err
@@ -157,8 +208,8 @@ func filterCalls(offline, loopback bool) error {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
 		uintptr(unsafe.Pointer(&program)))
 	runtime.KeepAlive(f)
-	switch errno {
-	case 0, unix.ENOSYS, unix.EINVAL: // the kernel may lack filters, as Report.Seccomp says
+	// The kernel may lack filters, as Report.Seccomp says. A strict job needs them.
+	if errno == 0 || !j.Strict && (errno == unix.ENOSYS || errno == unix.EINVAL) {
 		return nil
 	}
 	return errno

@@ -17,9 +17,13 @@ type Job struct {
 	Loopback bool `json:"loopback,omitempty"`
 	// Watch says that programs may start others, which must be watched and ended.
 	Watch bool `json:"watch,omitempty"`
-	// Held are mounts that must exist before a program runs. With Mounts the copy makes them.
+	// Strict says that programs may only read: system calls by which they could change anything else are
+	// refused.
+	Strict bool `json:"strict,omitempty"`
+	// Held are mounts that must exist before a program runs. With Mounts the copy makes them, and mounts Cache.
 	Held   []Held `json:"held,omitempty"`
 	Mounts bool   `json:"mounts,omitempty"`
+	Cache  *Cache `json:"cache,omitempty"`
 }
 
 // Step is a pipeline.
@@ -63,6 +67,15 @@ type Held struct {
 	Ino  uint64 `json:"ino"`
 
 	Open bool `json:"open,omitempty"` // whether it can be written
+}
+
+// Cache is a folder with build caches that stay as they are: what a job writes to At is in Upper. Work is a folder for
+// the file system. All are folders of the same file system, except Lower.
+type Cache struct {
+	Lower string `json:"lower"`
+	Upper string `json:"upper"`
+	Work  string `json:"work"`
+	At    string `json:"at"`
 }
 
 // Outcome is how a job ended.

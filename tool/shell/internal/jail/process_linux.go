@@ -15,8 +15,8 @@ import (
 // dieWithParent makes a program end when the thread that started it ends.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
-// limit sets resource limits of a single program that was just started, as far as the system allows. A watcher outside
-// the sandbox bounds the job as a whole.
+// limit sets resource limits of a program that was just started, or of this process if pid is 0, as far as the system
+// allows. A watcher outside the sandbox bounds the job as a whole.
 func limit(pid int, watch bool) {
 	set := func(what int, most uint64) {
 		_ = unix.Prlimit(pid, what, &unix.Rlimit{Cur: most, Max: most}, nil)

@@ -23,6 +23,7 @@ type draft struct {
 	expanded int                 // number of words, patterns expanded
 	outside  bool                // whether the line names a path that no mode allows
 	unlisted *toolcrib.Concern   // why a person is asked, or nil
+	steers   bool                // whether it writes settings of git
 }
 
 // resolved is the answer of [Rules.resolve] for a word.
@@ -76,6 +77,23 @@ func (d *draft) asks(refused string) *toolcrib.Concern {
 		c.Instead = "In the configuration tools.shell.allow: [" + list + "], added to what it lists, would let it run."
 	}
 	return c
+}
+
+// confine makes a line that a person would be asked about run in the sandbox in which it can only read, if
+// there is one: its words are then files that it reads. A line that writes settings of git stays as it is,
+// because the gate refuses it.
+func (d *draft) confine() {
+	other := func(c toolcrib.Concern) bool { return c.Reason != toolcrib.ReasonUnlistedProgram }
+	if d.Strict == nil || d.steers || len(d.Concerns) == 0 || slices.ContainsFunc(d.Concerns, other) ||
+		!d.Strict() {
+		return
+	}
+	d.ReadOnly, d.Concerns, d.GitWrites = BySandbox, nil, false
+	d.target(d.Dir, false)
+	d.whole(d.Dir)
+	for i := range d.Targets {
+		d.Targets[i].Write = false
+	}
 }
 
 // steps judges the pipelines of a line.

@@ -257,8 +257,11 @@ func (d *draft) steering() {
 				args[k] = "\x00"
 			}
 		}
-		switch file := d.steers(args, set || d.Line.sets || d.GitRuns != ""); {
-		case !file:
+		if !d.sets(args, set || d.Line.sets || d.GitRuns != "") {
+			continue
+		}
+		d.steers = true
+		switch {
 		case strings.HasPrefix(args[0], "init"), args[0] == "clone":
 			folder := "."
 			if at := slices.IndexFunc(args[1:], func(word string) bool { return !strings.HasPrefix(word, "-") }); at >= 0 &&
@@ -273,9 +276,9 @@ func (d *draft) steering() {
 	}
 }
 
-// steers reports whether a subcommand of git writes settings of git. named reports whether the
+// sets reports whether a subcommand of git writes settings of git. named reports whether the
 // subcommand may be an alias.
-func (d *draft) steers(args []string, named bool) bool {
+func (d *draft) sets(args []string, named bool) bool {
 	reads := gitReads()[args[0]]
 	if reads != nil {
 		if _, err := (&judge{name: args[0], prog: reads, draft: d.trial()}).judged(args[1:]); err == nil {

@@ -80,8 +80,11 @@ type Rules struct {
 	// Any says that a shell runs each line. Otherwise only lines of simple commands run, without a
 	// shell, and only programs in Allow. With Ask, other lines are run by a shell if a person approves.
 	Any, Ask bool
-	Allow    []string
-	Shells   []string // names of shells; the first one installed runs lines
+	// Strict reports whether there is a sandbox in which a line can only read. A line with an unlisted
+	// program then runs in it, unasked. Strict is called at most once for a line. If nil, there is none.
+	Strict func() bool
+	Allow  []string
+	Shells []string // names of shells; the first one installed runs lines
 
 	// Elsewhere says that another program runs the lines, with Home as the home folder of its user.
 	Elsewhere bool
@@ -120,8 +123,9 @@ type Basis string
 
 // Reasons.
 const (
-	MayWrite Basis = ""      // it is not known to only read
-	ByTable  Basis = "table" // the built-in table has each program and option, and each operand is allowed
+	MayWrite  Basis = ""        // it is not known to only read
+	ByTable   Basis = "table"   // the built-in table has each program and option, and each operand is allowed
+	BySandbox Basis = "sandbox" // it runs in a sandbox in which nothing else is possible
 )
 
 // Sandbox says what the programs of a line can write, in addition to a temporary folder.
@@ -129,8 +133,9 @@ type Sandbox string
 
 // Sandboxes.
 const (
-	WritesWorkspace Sandbox = "" // the workspace, except for protected files
-	WritesNothing   Sandbox = "nothing"
+	WritesWorkspace Sandbox = ""          // the workspace, except for protected files
+	WritesNothing   Sandbox = "nothing"   // for programs of the built-in table
+	ReadsWorkspace  Sandbox = "read_only" // nothing either, for any programs
 )
 
 // Plan is a judged line: the commands to be run, the sandbox that they need, and why. The zero value
@@ -188,16 +193,19 @@ type looked struct {
 
 // Sandbox returns the sandbox that the line needs.
 func (p *Plan) Sandbox() Sandbox {
-	if p.ReadOnly == MayWrite {
-		return WritesWorkspace
+	switch p.ReadOnly {
+	case ByTable:
+		return WritesNothing
+	case BySandbox:
+		return ReadsWorkspace
 	}
-	return WritesNothing
+	return WritesWorkspace
 }
 
-// Effect returns the effect of the line. It is read-only if the line is, unless the repository may
-// make git start any program.
+// Effect returns the effect of the line. It is read-only if the line is. If only the table says so, the
+// repository must not be able to make git start any program.
 func (p *Plan) Effect() toolcrib.Effect {
-	if p.ReadOnly == MayWrite || p.GitRuns != "" {
+	if p.ReadOnly == MayWrite || p.ReadOnly == ByTable && p.GitRuns != "" {
 		return toolcrib.EffectNonIdempotentWrite
 	}
 	return toolcrib.EffectReadOnly
@@ -239,6 +247,7 @@ func (r *Rules) Judge(l *Line) (*Plan, error) {
 			return nil, err
 		}
 	}
+	d.confine()
 	if d.ReadOnly == MayWrite && r.Dir == rootDir {
 		return nil, refuse("the workspace is the root of the file system, where only programs of the built-in table are run; " +
 			"start in the folder that is worked on")

@@ -206,6 +206,36 @@ func TestPlan_WhyItOnlyReads(t *testing.T) {
 			t.Errorf("%s: %s: %q, %q, %s", c.mode, c.line, p.ReadOnly, p.Sandbox(), p.Effect())
 		}
 	}
+	// With a sandbox in which a line can only read, what would be asked about runs in it.
+	for _, c := range []struct {
+		line, config string
+		readOnly     line.Basis
+		asks         bool
+	}{
+		{"cat notes.txt", "", line.ByTable, false},
+		{"git status", "[diff]\n\texternal = x\n", line.BySandbox, false},
+		{"git commit", "", line.BySandbox, false},
+		{"sed -n 1p notes.txt .git/config", "", line.BySandbox, false},
+		{"cat $(ls) > AGENTS.md", "", line.BySandbox, false},
+		{"rm -r src; make", "", line.BySandbox, false},
+		{"make", "", line.MayWrite, false},            // the user listed it
+		{"git config a.b c", "", line.MayWrite, true}, // the gate refuses it
+	} {
+		r, d := in(t, dir, ask, "cat", "make")
+		d.config, r.Strict = []string{c.config}, func() bool { return true }
+		p := must(t, r, c.line)
+		if p.ReadOnly != c.readOnly || (asks(p) != "") != c.asks || (p.Effect() == toolcrib.EffectReadOnly) != (c.readOnly != line.MayWrite) {
+			t.Errorf("%s: %q, asks %q, %s", c.line, p.ReadOnly, asks(p), p.Effect())
+		}
+		if c.readOnly == line.BySandbox && (len(writes(r, p)) > 0 || p.GitWrites || p.Sandbox() != line.ReadsWorkspace ||
+			!slices.Contains(p.Targets, toolcrib.Target{Kind: toolcrib.TargetFile, Name: r.Dir, Tree: true})) {
+			t.Errorf("%s: %v", c.line, p.Targets)
+		}
+		r.Strict = func() bool { return false }
+		if p := must(t, r, c.line); p.ReadOnly == line.BySandbox {
+			t.Errorf("%s: without such a sandbox: %q", c.line, p.ReadOnly)
+		}
+	}
 	if p := (&line.Plan{}); p.Sandbox() != line.WritesWorkspace || p.Effect() != toolcrib.EffectNonIdempotentWrite {
 		t.Errorf("the zero plan: %q, %s", p.Sandbox(), p.Effect())
 	}
