@@ -23,14 +23,22 @@ type Planner interface {
 // The functions are called with the call as it was judged, but without its arguments: they use only
 // what Plan has read of them. All may be nil except Run.
 type Plan struct {
-	Effect  Effect   // effect of this call; if "", that of the spec, which is the worst
-	Targets []Target // for the order of calls, for protected paths, sinks and rules
+	Effect Effect // effect of this call; if "", that of the spec, which is the worst
+	// NoEffect reports whether the call would change nothing as things are now: it fails, or finds what it
+	// would write. No person is asked about it then, and it runs as one that only reads: without
+	// [Plan.Prepare] Run must change nothing, whatever has changed since.
+	NoEffect bool
+	Targets  []Target // for the order of calls, for protected paths, sinks and rules
 	// CommandLine reports whether the call runs a command line. Programs are the programs that it
 	// starts, in the order of the line, each followed by those that it is told to start itself (env,
 	// sh -c). What a program does beyond that is not known.
 	CommandLine bool
 	Programs    []Program
-	Concerns    []Concern // reasons to ask a person
+	// Scope is the program of the line with its subcommand (go test), if an approval of the line may be
+	// remembered for all lines with the same Scope: they name no other program, no path outside the workspace
+	// and no other output. If "", an approval can be remembered for the same line only.
+	Scope    string
+	Concerns []Concern // reasons to ask a person
 	// Hide returns a plan of the same call that cannot touch the given paths, absolute, nor anything below
 	// them, or nil if that is not possible. The gate calls it if a rule would deny access to these paths and
 	// it is not known whether the call needs them. Hidden are the paths that were hidden. If Hide is nil,
@@ -118,8 +126,8 @@ type Word struct {
 // Concern is a reason to ask a person about a call, whatever tools.confirm says. Only a person's
 // decision answers it, not a rule's allow.
 type Concern struct {
-	// Reason is [ReasonUnlistedProgram], which a remembered approval of the same arguments answers
-	// as well, but --approve all does not; or [ReasonNeedsConfirmation], which is asked each time.
+	// Reason is [ReasonUnlistedProgram], which a remembered approval of the same arguments or the same
+	// [Plan.Scope] answers as well, but --approve all does not; or [ReasonNeedsConfirmation], which is asked each time.
 	Reason Reason
 	Why    string // what the call does, to be read after the name of the tool
 	// Instead is advice that would let the call run without a person. It may be "".

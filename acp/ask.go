@@ -28,9 +28,13 @@ type option struct {
 const (
 	yes    = "yes"
 	always = "always"
+	narrow = "always_narrow"
 	no     = "no"
 	later  = "later"
 )
+
+// alwaysIDs are the answers for the scopes of [propose.Always].
+var alwaysIDs = [...]string{always, narrow}
 
 var laterOption = option{later, "Decide later", sdk.PermissionOptionKindRejectOnce}
 
@@ -60,7 +64,7 @@ func (o *Session) Answer(ctx context.Context, q service.Question) (a service.Ans
 		var d journal.CallDecision
 		chosen := o.ask(ctx, &q, o.item(&q, c), optionsOf(&q, c))
 		switch chosen {
-		case yes, always:
+		case yes, always, narrow:
 			d.Decision = journal.DecisionApprove
 		case no:
 			d.Decision = journal.DecisionDeny
@@ -71,9 +75,8 @@ func (o *Session) Answer(ctx context.Context, q service.Question) (a service.Ans
 		default: // what was decided before remains
 			return a, len(a.Calls) > 0 && ctx.Err() == nil, nil
 		}
-		if chosen == always {
-			r := propose.Always(q.Ask.Calls)
-			a.Remember = &r
+		if i := slices.Index(alwaysIDs[:], chosen); i >= 0 {
+			a.Remember = &propose.Always(q.Ask.Calls, q.Session)[i]
 		}
 		a.Calls[c.ID] = d
 	}
@@ -99,8 +102,10 @@ func optionsOf(q *service.Question, c *journal.ApprovalItem) []option {
 	}
 	list := []option{{yes, "Yes, once", sdk.PermissionOptionKindAllowOnce}}
 	if one := []journal.ApprovalItem{*c}; len(q.Ask.Calls) == 1 && propose.Rememberable(one) {
-		name := "Always: " + render.RememberText(one, propose.Always(one))
-		list = append(list, option{always, name, sdk.PermissionOptionKindAllowAlways})
+		for i, r := range propose.Always(one, q.Session) {
+			name := "Always: " + render.AlwaysText(one, r)
+			list = append(list, option{alwaysIDs[i], name, sdk.PermissionOptionKindAllowAlways})
+		}
 	}
 	return append(list, option{no, "No", sdk.PermissionOptionKindRejectOnce}, laterOption)
 }

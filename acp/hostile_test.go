@@ -244,8 +244,8 @@ func TestACP_Unsaved(t *testing.T) {
 		{"ok", "key [secret:"},
 		{"refused", "escapes workspace"},
 		{"refused", ""},
-		{"refused", "save it first"},
-		{"refused", "save it first"},
+		{"error", "save it first"},
+		{"error", "save it first"},
 		{"refused", "protected"},
 	} {
 		if got := trace[i]; got.Status != want.status || !strings.Contains(got.Result, want.text) {

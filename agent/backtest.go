@@ -239,6 +239,10 @@ func (w *rejudging) judge(ctx context.Context, e toolcrib.Event, stored *journal
 		}
 		facts.Remembered = append(slices.Clip(facts.Remembered), held...)
 		facts.DryRun, facts.Past = true, true
+		facts.NoEffect = idsOf(open, func(c *core.Call) bool {
+			v := verdictOn(stored, c.ID)
+			return v != nil && v.NoEffect
+		})
 		w.at(e.Time)
 		verdicts = w.terms.Gate.Judge(ctx, w.s.Start.Principal, scope, facts, calls)
 		if err := ctx.Err(); err != nil {

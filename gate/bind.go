@@ -67,7 +67,7 @@ func (j *judgement) bind() (*journal.Binding, *refusal) {
 	at := j.workspace()
 	b := &journal.Binding{
 		Workspace: j.scope.Workspace, LeadsTo: at.leadsTo, FolderID: at.folderID,
-		CommandLine: j.plan.CommandLine, Source: j.entry.spec.Source,
+		CommandLine: j.plan.CommandLine, Scope: j.plan.Scope, Source: j.entry.spec.Source,
 	}
 	if j.plan.Files == nil {
 		return b, nil

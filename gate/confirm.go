@@ -76,6 +76,11 @@ func (j *judgement) confirmStep() *refusal {
 	}
 	asks := j.questions()
 	retried := decided.Retried && !j.facts.Past
+	if still := slices.DeleteFunc(slices.Clone(asks), asked.pointless); len(asks) > 0 && j.noEffect() && !retried {
+		if asks = still; len(asks) == 0 {
+			j.effect, j.verdict.NoEffect = toolcrib.EffectReadOnly, true
+		}
+	}
 	if len(asks) == 0 && !retried {
 		return nil
 	}
@@ -154,6 +159,20 @@ type asked struct {
 	instead  string // how the call could run without a person, for the model; "" if it cannot
 }
 
+// noEffect reports whether the call would change nothing, which an earlier call of the turn may change.
+func (j *judgement) noEffect() bool {
+	if j.facts.Past {
+		return j.facts.NoEffect[j.asked.ID]
+	}
+	return j.plan.NoEffect && !j.afterWrite && !j.facts.Elsewhere
+}
+
+// pointless reports whether there is no need to ask about a call that would change nothing. What a rule, the tool
+// or a setting of always asks is asked anyway, and so is what was done before.
+func (a asked) pointless() bool {
+	return a.Reason == toolcrib.ReasonTaintedFlow || a.Setting != "" && a.Mode != string(ConfirmAlways)
+}
+
 // questions returns the reasons to ask about the call, the most serious first. An allowing rule or
 // a remembered approval lifts the question of tools.confirm, and no other.
 func (j *judgement) questions() []asked {
@@ -217,10 +236,10 @@ func (j *judgement) takeRemembered(m *journal.Remembered) bool {
 	return true
 }
 
-// lineRemembered reports whether an approval of exactly these arguments is remembered.
+// lineRemembered reports whether an approval of exactly this line, or of its program, is remembered.
 func (j *judgement) lineRemembered() bool {
 	m := j.remembered()
-	return m != nil && m.Arguments != nil && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
+	return m != nil && (m.Arguments != nil || m.Program != "") && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
 }
 
 // unattended refuses a call that needs an approval in a run where no person can give one.

@@ -34,7 +34,7 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 	}
 	p, err := g.policyOf(ctx, &who, &scope)
 	verdicts := make([]Verdict, len(turn))
-	j := new(judgement)
+	j, writes := new(judgement), false
 	for i := range turn {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
@@ -43,9 +43,10 @@ func (g *Gate) Judge(ctx context.Context, who toolcrib.Principal, scope Scope, f
 		}
 		*j = judgement{
 			policy: p, ctx: ctx, facts: facts, index: i, asked: &turn[i],
-			entry: p.tools.byName[turn[i].Name], verdict: &verdicts[i],
+			entry: p.tools.byName[turn[i].Name], verdict: &verdicts[i], afterWrite: writes,
 		}
 		j.run()
+		writes = writes || j.effect.Writes() && !verdicts[i].Refused()
 	}
 	return verdicts
 }
@@ -59,6 +60,8 @@ type judgement struct {
 	asked   *toolcrib.ToolCall
 	entry   *entry // nil if the tool does not exist
 	verdict *Verdict
+	// afterWrite reports whether an earlier call of the turn may write.
+	afterWrite bool
 
 	// Results of the steps.
 	call    toolcrib.Call
@@ -370,7 +373,7 @@ func (v *Verdict) refused(r *refusal) {
 	v.OperatorHint, v.Rule = guard.Cut(guard.Clean(r.hint), maxMessageBytes), r.rule
 	v.SchemaError = r.schemaError
 	v.Position, v.Detail, v.Ref = r.position, guard.Cut(r.detail, maxDetailBytes), r.ref
-	v.Permit, v.Preview, v.Approval = Permit{}, nil, ""
+	v.Permit, v.Preview, v.Approval, v.NoEffect = Permit{}, nil, "", false
 	v.Questions, v.Changed, v.Binding = nil, "", nil
 	v.Content = guard.Refusal{
 		Tool: shown(v.Tool), Reason: v.Reason, Message: v.Message,

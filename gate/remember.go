@@ -38,6 +38,7 @@ func (j *judgement) lifts(m *journal.Remembered) bool {
 		m.Source != j.entry.spec.Source && !j.facts.Past,
 		m.Path == "" && !j.facts.Past && j.plan.Files != nil && j.writesFiles(),
 		m.Arguments != nil && !bytes.Equal(m.Arguments, j.call.Arguments),
+		m.Program != "" && m.Program != j.plan.Scope,
 		m.Arguments == nil && severity(j.effect) > severity(m.Effect),
 		m.Path != "" && !j.writesOnly(m):
 		return false

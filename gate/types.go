@@ -86,6 +86,11 @@ type Facts struct {
 	// Counted has the IDs of the calls of this turn that were counted for the access token when
 	// they were judged before.
 	Counted map[string]bool
+	// Elsewhere reports whether another program carries the calls out, by its own tools: that a plan has no
+	// effect says nothing about them.
+	Elsewhere bool
+	// NoEffect has the IDs of the calls that would have changed nothing, if Past is set.
+	NoEffect map[string]bool
 	// Past reports whether calls are judged as at the time they were made: the remaining calls of
 	// an access token and the current state of the workspace and its files are ignored.
 	Past bool

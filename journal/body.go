@@ -305,6 +305,7 @@ type Verdict struct {
 	TimeoutMS    int64             `json:"timeout_ms,omitempty"`
 	MaxBytes     int               `json:"max_result_bytes,omitempty"`
 	AnsweredBy   string            `json:"answered_by,omitempty"` // see toolcrib.Spec
+	NoEffect     bool              `json:"no_effect,omitempty"`   // not asked about, because it would change nothing
 	Counted      bool              `json:"counted,omitempty"`     // counted among the calls of the access token
 }
 
@@ -336,13 +337,15 @@ type Binding struct {
 	LeadsTo     string `json:"leads_to,omitempty"`     // that path with symbolic links resolved; "" if it does not exist
 	FolderID    string `json:"folder_id,omitempty"`    // identifies that folder among others of the same name
 	CommandLine bool   `json:"command_line,omitempty"` // the call runs a command line
+	// Scope is the program of that line with its subcommand, if the approval may be remembered for it.
+	Scope string `json:"scope,omitempty"`
 	// Files are the states of the files that the call writes.
 	Files []toolcrib.FileState `json:"files,omitempty"`
 }
 
 // ForAPerson reports whether the call has a question that only a person can answer, neither
 // --approve all nor a rule. A remembered approval answers such a question only for an
-// unlisted program, and only for exactly the same line.
+// unlisted program, and only for exactly the same line or its program.
 func (v *Verdict) ForAPerson() bool {
 	if v == nil || v.Decision != toolcrib.Ask {
 		return false

@@ -12,8 +12,8 @@ import (
 type Remember struct {
 	Scope string `json:"scope"` // run | session | user
 	// Calls is tool (any call of the tool), arguments (the same arguments only), path
-	// (writes of the same file) or folder (writes of files in the same folder). If "", the
-	// narrowest that fits the call.
+	// (writes of the same file), folder (writes of files in the same folder) or program (command
+	// lines of the same program and subcommand). If "", the narrowest that fits the call.
 	Calls string `json:"calls,omitempty"`
 }
 
@@ -26,11 +26,12 @@ const (
 	RememberArguments = "arguments"
 	RememberPath      = "path"
 	RememberFolder    = "folder"
+	RememberProgram   = "program"
 )
 
 // RememberCalls returns the values of [Remember.Calls].
 func RememberCalls() []string {
-	return []string{RememberPath, RememberFolder, RememberArguments, RememberTool}
+	return []string{RememberPath, RememberFolder, RememberProgram, RememberArguments, RememberTool}
 }
 
 // Forgotten revokes, in the run, an approval that was remembered; the revocation is already in the
@@ -41,6 +42,7 @@ type Forgotten struct {
 	Arguments  json.RawMessage `json:"arguments,omitempty"` // if absent, any
 	Path       string          `json:"path,omitempty"`
 	Folder     bool            `json:"folder,omitempty"`
+	Program    string          `json:"program,omitempty"`
 	By         string          `json:"by"`
 }
 
@@ -61,6 +63,9 @@ type Remembered struct {
 	// files that an approval is bound to.
 	Path   string
 	Folder bool
+	// Program is the program with its subcommand of the only command lines that the approval applies to
+	// ([toolcrib.Plan.Scope]). If "", the other fields decide.
+	Program string
 	// Effect is the effect of the approved calls. If the arguments may be any, a call with a worse
 	// effect is asked about.
 	Effect     toolcrib.Effect
@@ -76,19 +81,33 @@ type Remembered struct {
 // RememberKinds returns the kinds of later calls that an approval of a call can be remembered for.
 // The first is the narrowest usual one: the path for a file write, the arguments for a command
 // line, the tool for a call that may be repeated safely, the arguments for any other call. It
-// returns nil if no approval of the call can be remembered.
+// returns nil if no approval of the call can be remembered. See also [ApprovalItem.Widest].
 func (c *ApprovalItem) RememberKinds() []string {
 	switch b := c.Binding; {
 	case b == nil || len(b.Files) > 1 || b.Workspace != "" && b.LeadsTo == "":
 		return nil
 	case len(b.Files) == 1:
 		return []string{RememberPath, RememberFolder, RememberArguments}
+	case b.CommandLine && b.Scope != "":
+		return []string{RememberArguments, RememberProgram}
 	case b.CommandLine:
 		return []string{RememberArguments}
 	case c.Effect.OrStrictest() == toolcrib.EffectNonIdempotentWrite:
 		return []string{RememberArguments, RememberTool}
 	}
 	return []string{RememberTool, RememberArguments}
+}
+
+// Widest returns the widest kind that is safe: the folder for a file write, the program for a command
+// line. It returns "" if there is none but the first of [ApprovalItem.RememberKinds].
+func (c *ApprovalItem) Widest() string {
+	kinds := c.RememberKinds()
+	for _, kind := range []string{RememberFolder, RememberProgram} {
+		if slices.Contains(kinds, kind) {
+			return kind
+		}
+	}
+	return ""
 }
 
 // Extend returns the approval of a call as it applies to later ones. ok is false if no approval of
@@ -113,6 +132,8 @@ func (r Remember) Extend(approval *ConfirmationResolved, c *ApprovalItem) (m Rem
 	switch kind {
 	case RememberFolder:
 		m.Path, m.Folder = filepath.Dir(m.Path), true
+	case RememberProgram:
+		m.Program = c.Binding.Scope
 	case RememberArguments:
 		m.Arguments = c.Arguments
 	}

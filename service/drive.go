@@ -508,7 +508,7 @@ func (d *drive) decide(ctx context.Context, r *agent.Runner, s *agent.State, pro
 		asked = true
 		q := Question{
 			Run: s.Run, Ask: *ask, Another: d.s.NeedsAnother(d.who, s.Start.Principal.User), Problem: problem,
-			Nested: s.Start.Given != nil && s.Start.Parent != "",
+			Nested: s.Start.Given != nil && s.Start.Parent != "", Session: s.Start.Session != "",
 		}
 		switch {
 		case ask.Kind != journal.ApprovalInput:

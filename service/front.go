@@ -60,6 +60,7 @@ type Question struct {
 	Limit   *Limit                       // the limit to raise, or nil for another question
 	Another bool                         // only another person may repeat calls in doubt
 	Nested  bool                         // the question is asked by a running call
+	Session bool                         // the run belongs to a session
 	Problem string                       // why the last answer is not valid; "" the first time
 }
 

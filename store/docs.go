@@ -247,6 +247,8 @@ type Remembered struct {
 	// It is "" if the approval is not bound to files.
 	Path   string `json:"path,omitempty"`
 	Folder bool   `json:"folder,omitempty"`
+	// Program is the program with its subcommand of the command lines that are approved, or "".
+	Program string `json:"program,omitempty"`
 	// Workspace is the workspace for which the approval is valid, links resolved, and FolderID
 	// distinguishes it from another folder at the same path. Both are "" for runs without a workspace.
 	Workspace  string          `json:"workspace"`
@@ -279,6 +281,8 @@ func (m Remembered) Check() error {
 		return errors.New("remember: a run, its approval and who decided are needed")
 	case len(m.Arguments) > maxRememberedBytes:
 		return fmt.Errorf("remember: arguments of %d bytes, at most %d", len(m.Arguments), maxRememberedBytes)
+	case m.Program != "" && (m.Path != "" || m.Arguments != nil || len(m.Program) > maxRememberedPath || !utf8.ValidString(m.Program)):
+		return fmt.Errorf("remember: a program has no path or arguments, and at most %d bytes", maxRememberedPath)
 	case m.Path == "" && m.Folder, (m.Workspace == "") != (m.FolderID == ""):
 		return errors.New("remember: a folder goes with its path, and a workspace with what tells it")
 	case !place(m.Path) || !place(m.Workspace):
@@ -316,6 +320,9 @@ func (m Remembered) MakeID() string {
 	}
 	if m.Arguments == nil {
 		_, _ = h.Write([]byte{0})
+	}
+	if m.Program != "" {
+		_, _ = fmt.Fprintf(h, "program %s", m.Program)
 	}
 	return "rem_" + hex.EncodeToString(h.Sum(nil)[:10])
 }

@@ -25,6 +25,7 @@ func Holding(all []journal.Remembered, revoked []journal.Forgotten) []journal.Re
 	return slices.DeleteFunc(slices.Clone(all), func(m journal.Remembered) bool {
 		return slices.ContainsFunc(revoked, func(b journal.Forgotten) bool {
 			return b.ApprovalID == m.ApprovalID && b.Tool == m.Tool && b.Path == m.Path && b.Folder == m.Folder &&
+				b.Program == m.Program &&
 				(b.Arguments == nil) == (m.Arguments == nil) && bytes.Equal(b.Arguments, m.Arguments)
 		})
 	})

@@ -566,7 +566,7 @@ func TestChatDay(t *testing.T) {
 			p.keys("Enter")
 			p.wait("● update_plan")
 			p.wait("run it")
-			p.wait("a: not asked again")
+			p.wait("· a: ")
 			p.wait("y yes")
 			p.keys("y")
 			p.wait("└ exit status 1")

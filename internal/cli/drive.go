@@ -172,7 +172,7 @@ func (p *asker) Answer(ctx context.Context, q service.Question) (service.Answer,
 // back.
 func questionOf(q service.Question) render.Question {
 	shown := render.Question{
-		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Another: q.Another, Problem: q.Problem,
+		Ask: q.Ask, Choices: service.Choices(q.Ask.Schema), Another: q.Another, Problem: q.Problem, Session: q.Session,
 	}
 	shown.Options, shown.Many = service.AnswerOptions(q.Ask.Schema)
 	if q.Limit != nil {

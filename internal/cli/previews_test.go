@@ -14,11 +14,10 @@ import (
 // is shown to the person who decides.
 func writesOf() map[string][]struct{ arguments, says string } {
 	return map[string][]struct{ arguments, says string }{
-		"write_file":   {{`{"path":"new.txt","content":"fresh\n"}`, "+fresh"}, {`{"path":"old.txt","content":"second\n"}`, "-first"}},
-		"edit_file":    {{`{"path":"old.txt","old_text":"first","new_text":"second"}`, "+second"}},
-		"exec_shell":   {{`{"command":"touch made.txt","write":true}`, "touch made.txt"}},
-		"stop_process": {{`{"id":"proc_call_1"}`, "There is no such process."}},
-		"web_fetch":    {{`{"url":"https://example.com/x","method":"POST","body":"fresh"}`, "POST https://example.com/x"}},
+		"write_file": {{`{"path":"new.txt","content":"fresh\n"}`, "+fresh"}, {`{"path":"old.txt","content":"second\n"}`, "-first"}},
+		"edit_file":  {{`{"path":"old.txt","old_text":"first","new_text":"second"}`, "+second"}},
+		"exec_shell": {{`{"command":"touch made.txt","write":true}`, "touch made.txt"}},
+		"web_fetch":  {{`{"url":"https://example.com/x","method":"POST","body":"fresh"}`, "POST https://example.com/x"}},
 		"memory_write": {
 			{`{"key":"notes","content":"fresh"}`, "+fresh"}, {`{"key":"notes","content":"fresh","mode":"overwrite"}`, "+fresh"},
 		},

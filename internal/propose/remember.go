@@ -38,16 +38,32 @@ func grave(c journal.ApprovalItem) bool {
 
 func ofLine(c journal.ApprovalItem) bool { return c.Binding != nil && c.Binding.CommandLine }
 
-// Always returns the scope of "always" on a terminal: the rest of the run, or, if all calls are command
-// lines with programs that are not listed, this user in this workspace.
-func Always(calls []journal.ApprovalItem) journal.Remember {
+// Always returns what "always" on a terminal remembers: the widest scope that is safe and, if that is not the
+// usual one, the usual one. It applies to the rest of the run or, if there is one, of the session; a program, or a
+// command line with programs that are not listed, to this user in this workspace.
+func Always(calls []journal.ApprovalItem, session bool) []journal.Remember {
 	unlisted := func(q journal.Question) bool { return q.Reason == toolcrib.ReasonUnlistedProgram }
-	if len(calls) == 0 || slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool {
+	usual := journal.Remember{Scope: journal.RememberRun}
+	if session {
+		usual.Scope = journal.RememberSession
+	}
+	if len(calls) == 0 {
+		return []journal.Remember{usual}
+	}
+	if !slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool {
 		return !ofLine(c) || !slices.ContainsFunc(c.Questions, unlisted)
 	}) {
-		return journal.Remember{Scope: journal.RememberRun}
+		usual.Scope = journal.RememberUser
 	}
-	return journal.Remember{Scope: journal.RememberUser}
+	wide := usual
+	wide.Calls = calls[0].Widest()
+	if wide.Calls == "" || slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return c.Widest() != wide.Calls }) {
+		return []journal.Remember{usual}
+	}
+	if wide.Calls == journal.RememberProgram {
+		wide.Scope = journal.RememberUser
+	}
+	return []journal.Remember{wide, usual}
 }
 
 // Storable reports whether an approval of any of these calls can be remembered. Those that
@@ -65,25 +81,49 @@ func rememberable(c journal.ApprovalItem) bool {
 func Covers(m journal.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
 	const most = 400
 	text := line(m.Tool, 64)
-	if m.Path != "" {
-		name := m.Path
-		if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
-			name = filepath.ToSlash(rel)
-		}
-		switch {
-		case !m.Folder:
-			text += " to " + line(name, most)
-		case name == ".":
-			text += " to files in the workspace"
-		default:
-			text += " to files in " + line(name, most) + "/"
-		}
+	switch name := place(&m); {
+	case m.Path == "":
+	case !m.Folder:
+		text += " to " + line(name, most)
+	case name == ".":
+		text += " to files in the workspace"
+	default:
+		text += " to files in " + line(name, most) + "/"
 	}
 	switch {
+	case m.Program != "":
+		return text + ": " + line(m.Program, most) + " with any arguments that name no other program, configuration or output"
 	case m.Arguments != nil:
 		return text + " with exactly these arguments: " + arguments(m.Arguments, most)
 	case m.Path == "":
 		return "any call of " + text + " that does no more than this one"
 	}
 	return text
+}
+
+// place returns the path of a remembered approval, relative to the workspace if it is there.
+func place(m *journal.Remembered) string {
+	if rel, err := filepath.Rel(m.Workspace, m.Path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return m.Path
+}
+
+// Means describes, in the words of a question, the calls to which a remembered approval of call c applies. It returns
+// "" if [Covers] describes them.
+func Means(m *journal.Remembered, c *journal.ApprovalItem, line func(string, int) string) string {
+	const most = 200
+	switch name := line(place(m), most); {
+	case m.Program != "":
+		return line(m.Program, most) + " with any arguments, in this workspace"
+	case m.Arguments != nil && ofLine(*c):
+		return "this very line, in this workspace"
+	case m.Folder && name == ".":
+		return "writes of files in this workspace"
+	case m.Folder:
+		return "writes of files in " + name + "/ and below"
+	case m.Path != "" && m.Arguments == nil:
+		return "writes of " + name
+	}
+	return ""
 }

@@ -434,7 +434,9 @@ func (w *watched) waiting(ctx context.Context, run *service.Run) (all []*service
 // askOne asks what one run waits for. decided is false if it still waits.
 func (w *watched) askOne(ctx context.Context, at *service.Run) (decided bool, err error) {
 	ask := at.Pending.Ask()
-	q := service.Question{Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User)}
+	q := service.Question{
+		Run: at.ID, Ask: *ask, Another: w.r.NeedsAnother(w.r.Who(), at.User), Session: at.SessionID != "",
+	}
 	if ask.ApprovalID == "" || ask.Kind == journal.ApprovalCall && q.Another {
 		return false, nil
 	}

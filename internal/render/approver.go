@@ -143,28 +143,57 @@ func NeedApproval(calls []journal.ApprovalItem) string {
 // is false, long ones are cut.
 func (s Style) Item(c *journal.ApprovalItem, whole bool) string {
 	var b strings.Builder
-	arguments := Arguments(c.Arguments, 2*previewRows*(s.width()-5))
+	preview, columns := c.Preview, 2*previewRows*(s.width()-5)
+	line := !whole && c.Binding != nil && c.Binding.CommandLine
+	if line { // the preview repeats it, and describes the sandbox
+		preview, columns = nil, commandRows*(s.width()-5)
+	}
+	arguments := Arguments(c.Arguments, columns)
+	for ; line && columns > s.width() && strings.Count(s.Quoted(arguments), "\n") > commandRows; columns -= 8 {
+		arguments = Arguments(c.Arguments, columns)
+	}
 	switch fits := ansi.StringWidth(Line(c.Name, 64)+arguments)+4 <= s.width(); {
 	case whole:
 		b.WriteString(s.Call(c.Name, nil, ""))
 		b.WriteString(s.Quoted(Whole(c.Arguments)))
-	case fits || c.Preview != nil:
+	case fits || preview != nil:
 		b.WriteString(s.Call(c.Name, c.Arguments, ""))
 	default: // nothing else shows them
 		b.WriteString(s.Call(c.Name, nil, ""))
 		b.WriteString(s.Quoted(arguments))
 	}
 	text := string(c.Effect.OrStrictest())
-	if strings.Contains(c.Reason, text) {
+	switch {
+	case line:
+		text = lineReason(c)
+	case strings.Contains(c.Reason, text):
 		text = plainReason(c.Reason)
-	} else if c.Reason != "" {
+	case c.Reason != "":
 		text += " · " + c.Reason
 	}
 	for _, row := range Wrap(Line(text, previewRows*s.width()), max(s.columns()-4, 8)) {
 		fmt.Fprintf(&b, "    %s\n", s.Dim(row))
 	}
-	b.WriteString(s.Preview(c.Preview, whole))
+	b.WriteString(s.Preview(preview, whole))
 	return b.String()
+}
+
+// commandRows bounds the rows of a command line in a question, unless it is shown whole.
+const commandRows = 3
+
+// lineReason returns the reasons for asking about a command line in a few words: not that it writes, if there is
+// another reason.
+func lineReason(c *journal.ApprovalItem) string {
+	var why []string
+	for _, q := range c.Questions {
+		if q.Setting == "" {
+			why = append(why, strings.TrimPrefix(q.Text, c.Name+" "))
+		}
+	}
+	if len(why) == 0 || c.Changed != "" {
+		return plainReason(c.Reason)
+	}
+	return strings.Join(why, "; ")
 }
 
 // plainReason returns the reason for asking about a call in plain words.
@@ -207,8 +236,38 @@ func RememberedText(m journal.Remembered) string { return propose.Covers(m, Line
 // RememberText describes the later calls to which an approval of these calls would apply if it were
 // remembered with scope r.
 func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
-	var parts, rules []string
-	place := ""
+	parts, still, place := remembers(calls, r, func(m *journal.Remembered, _ *journal.ApprovalItem) string {
+		return RememberedText(*m)
+	})
+	if len(parts) == 0 {
+		return "nothing of this can be remembered"
+	}
+	where := "in this " + r.Scope
+	if r.Scope == journal.RememberUser {
+		where = "for this user"
+	}
+	where += when(r.Scope != journal.RememberRun, around(" in the workspace ", place, ""))
+	return "not asked again " + where + ": " + strings.Join(parts, "; ") + still
+}
+
+// AlwaysText is a short form of RememberText for a question.
+func AlwaysText(calls []journal.ApprovalItem, r journal.Remember) string {
+	parts, still, _ := remembers(calls, r, func(m *journal.Remembered, c *journal.ApprovalItem) string {
+		return cmp.Or(propose.Means(m, c, Line), RememberedText(*m)+when(m.Workspace != "", ", in this workspace"))
+	})
+	until := "until this " + r.Scope + " ends"
+	if r.Scope == journal.RememberUser {
+		until = "until you revoke it"
+	}
+	return strings.Join(parts, "; ") + ", " + until + still
+}
+
+// remembers describes, by means, the approvals of calls that are remembered with scope r, and what asks
+// nevertheless. place is their workspace.
+func remembers(
+	calls []journal.ApprovalItem, r journal.Remember, means func(*journal.Remembered, *journal.ApprovalItem) string,
+) (parts []string, still, place string) {
+	var rules []string
 	add := func(list *[]string, text string) {
 		if !slices.Contains(*list, text) {
 			*list = append(*list, text)
@@ -227,18 +286,9 @@ func RememberText(calls []journal.ApprovalItem, r journal.Remember) string {
 				add(&rules, Line(c.Name, 64)+" itself")
 			}
 		}
-		add(&parts, RememberedText(m))
+		add(&parts, means(&m, &c))
 		place = m.Workspace
 	}
-	if len(parts) == 0 {
-		return "nothing of this can be remembered"
-	}
-	still := around("; asked about anyway by ", strings.Join(rules, ", "), "") + when(slices.ContainsFunc(calls, tainted),
-		"; where a run has read untrusted data, as this one has, it is asked about anyway")
-	where := "in this " + r.Scope
-	if r.Scope == journal.RememberUser {
-		where = "for this user"
-	}
-	where += when(r.Scope != journal.RememberRun, around(" in the workspace ", place, ""))
-	return "not asked again " + where + ": " + strings.Join(parts, "; ") + still
+	return parts, around("; asked about anyway by ", strings.Join(rules, ", "), "") + when(slices.ContainsFunc(calls, tainted),
+		"; where a run has read untrusted data, as this one has, it is asked about anyway"), place
 }

@@ -23,6 +23,7 @@ type Question struct {
 	// Options are the answers to choose from, by text or by number. If nil, any answer is accepted.
 	Options []string
 	Many    bool // whether several options may be chosen, separated by commas
+	Session bool // whether the run belongs to a session
 	// Another reports whether only another person may run calls in doubt again.
 	Another bool
 	// Problem says why the last answer to the same question was not accepted.
@@ -90,7 +91,7 @@ func (d *Dialog) Open() string {
 	case d.Problem != "":
 		return ""
 	case d.Field == NoField:
-		return d.card(head, calls) + d.always()
+		return d.card(head, calls) + d.always(1)
 	case d.Field == FieldLimit:
 		return d.head(head)
 	}
@@ -136,7 +137,7 @@ func (d *Dialog) Keys() []Key {
 	if d.Ask.Kind == journal.ApprovalInDoubt {
 		return DoubtKeys(d.Another)
 	}
-	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
+	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each, d.Session), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
 }
 
 // Prompt describes the input that is expected, or lists the keys.
@@ -192,8 +193,8 @@ func (d *Dialog) Press(key string) (shown string, a *Answer) {
 	case KeyEach:
 		d.each = true
 		return d.card("One by one", d.Ask.Calls[:1]), nil
-	case KeyAlways:
-		r := propose.Always(d.Ask.Calls)
+	case KeyAlways, KeyNarrow:
+		r := propose.Always(d.Ask.Calls, d.Session)[map[string]int{KeyNarrow: 1}[key]]
 		return d.Style.Note(RememberText(d.Ask.Calls, r)), &Answer{Decision: journal.DecisionApprove, Remember: &r}
 	case KeyShow:
 		return d.whole(), nil
@@ -306,16 +307,22 @@ func (d *Dialog) whole() string {
 			text += d.Style.Dim(guard.Visible(hint)) + "\n"
 		}
 	}
-	return text + d.always()
+	return text + d.always(2)
 }
 
-// always explains KeyAlways, or returns "" if that key is not offered.
-func (d *Dialog) always() string {
-	if d.each || Pressed(d.Keys(), KeyAlways) == "" {
-		return ""
+// always explains at most so many of the keys KeyAlways and KeyNarrow, if they are offered.
+func (d *Dialog) always(most int) (text string) {
+	for i, r := range propose.Always(d.Ask.Calls, d.Session) {
+		key := alwaysKeys[i]
+		if i < most && !d.each && Pressed(d.Keys(), key) != "" {
+			text += d.Style.Note(key + ": " + AlwaysText(d.Ask.Calls, r))
+		}
 	}
-	return d.Style.Note("a: " + RememberText(d.Ask.Calls, propose.Always(d.Ask.Calls)))
+	return text
 }
+
+// alwaysKeys are the keys for the scopes of [propose.Always].
+var alwaysKeys = [...]string{KeyAlways, KeyNarrow}
 
 // The keys that answer questions. A key has the same meaning in all questions, but not every
 // question has all of them.
@@ -326,6 +333,7 @@ const (
 	KeyEdit     = "e"
 	KeyEach     = "o"
 	KeyAlways   = "a"
+	KeyNarrow   = "t"
 	KeyRetry    = "r"
 	KeyHappened = "h"
 	KeyShow     = "s"
@@ -336,24 +344,43 @@ const (
 type Key struct{ Name, Word string }
 
 // CallKeys returns the keys for an approval of these calls. each reports whether they are asked
-// about one by one.
-func CallKeys(calls []journal.ApprovalItem, each bool) []Key {
+// about one by one, session whether the run belongs to a session.
+func CallKeys(calls []journal.ApprovalItem, each, session bool) []Key {
 	keys := []Key{{KeyYes, "yes"}, {KeyNo, "no"}, {KeyNoWhy, "no, and why"}, {KeyEdit, "edit"}}
 	if many := len(calls) > 1; many && !each {
 		keys = []Key{{KeyYes, "yes to all"}, {KeyNo, "no to all"}, {KeyNoWhy, "no, and why"}, {KeyEach, "one by one"}}
 	}
 	if !each && propose.Rememberable(calls) {
-		word := "always in this run"
-		if propose.Always(calls).Scope != journal.RememberRun {
-			word = "always this line here"
+		for i, r := range propose.Always(calls, session) {
+			keys = append(keys, Key{alwaysKeys[i], alwaysWord(calls, r, i > 0)})
 		}
-		keys = append(keys, Key{KeyAlways, word})
 	}
 	keys = append(keys, Key{KeyShow, "show all"})
 	if !each {
 		keys = append(keys, Key{KeyLater, "later"})
 	}
 	return keys
+}
+
+// alwaysWord is the label of a key that remembers an approval with scope r. narrow reports whether another key does
+// so with a wider one.
+func alwaysWord(calls []journal.ApprovalItem, r journal.Remember, narrow bool) string {
+	const most = 24
+	switch m, _ := r.Extend(&journal.ConfirmationResolved{}, &calls[0]); {
+	case r.Calls == journal.RememberProgram && len(calls) == 1:
+		return "always " + Line(m.Program, most) + " …"
+	case r.Calls == journal.RememberProgram:
+		return "always these programs"
+	case r.Calls == journal.RememberFolder:
+		return "always in this folder"
+	case narrow && len(calls) == 1 && m.Path != "":
+		return "always this file"
+	case narrow && len(calls) == 1:
+		return "always this line"
+	case r.Scope == journal.RememberUser:
+		return "always this line here"
+	}
+	return "always in this " + r.Scope
 }
 
 // DoubtKeys returns the keys for a call in doubt. another reports whether only another person may

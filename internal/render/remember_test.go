@@ -1,6 +1,9 @@
 package render
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,7 +126,7 @@ func TestH16_ShowTellsWhatAlwaysMeans(t *testing.T) {
 	d.Open()
 	always := Pressed(d.Keys(), KeyAlways) != ""
 	shown, answer := d.Press(KeyShow)
-	if !always || answer != nil || !strings.Contains(shown, "a: not asked again in this run: write_file to a.md") {
+	if !always || answer != nil || !strings.Contains(shown, "a: writes of files in this workspace, until this run ends") {
 		t.Errorf("always: %v, shown:\n%s", always, shown)
 	}
 }
@@ -161,5 +164,103 @@ func TestH16_AlwaysOfLines(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
+	}
+}
+
+// The widest scope that is safe is offered first, in words of what it means, and then the usual one.
+func TestH16_AlwaysScopes(t *testing.T) {
+	line := bound("exec_shell", "")
+	line.Effect, line.Binding.CommandLine, line.Binding.Scope = toolcrib.EffectNonIdempotentWrite, true, "go test"
+	line.Questions = []journal.Question{{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "writes"}}
+	other, unlisted := line, line
+	other.Binding = &journal.Binding{Workspace: "/w", LeadsTo: "/w", FolderID: "1", CommandLine: true}
+	unlisted.Questions = append([]journal.Question{{Reason: toolcrib.ReasonUnlistedProgram}}, line.Questions...)
+	for _, c := range []struct {
+		name    string
+		calls   []journal.ApprovalItem
+		session bool
+		want    string
+	}{
+		{"a program", []journal.ApprovalItem{line}, false, "" +
+			"a always go test …: user program: go test with any arguments, in this workspace, until you revoke it\n" +
+			"t always this line: run : this very line, in this workspace, until this run ends\n"},
+		{"one that is not listed", []journal.ApprovalItem{unlisted}, true, "" +
+			"a always go test …: user program: go test with any arguments, in this workspace, until you revoke it\n" +
+			"t always this line: user : this very line, in this workspace, until you revoke it\n"},
+		{"a line without a scope", []journal.ApprovalItem{other}, true, "" +
+			"a always in this session: session : this very line, in this workspace, until this session ends\n"},
+		{"with another line", []journal.ApprovalItem{line, other}, false, "" +
+			"a always in this run: run : this very line, in this workspace, until this run ends\n"},
+		{"a file", []journal.ApprovalItem{bound("write_file", "/w/notes/a.md")}, true, "" +
+			"a always in this folder: session folder: writes of files in notes/ and below, until this session ends\n" +
+			"t always this file: session : writes of notes/a.md, until this session ends\n"},
+		{"two files", []journal.ApprovalItem{bound("write_file", "/w/notes/a.md"), bound("edit_file", "/w/b.md")}, false, "" +
+			"a always in this folder: run folder: writes of files in notes/ and below; writes of files in this workspace, until this run ends\n" +
+			"t always in this run: run : writes of notes/a.md; writes of b.md, until this run ends\n"},
+		{"another tool", []journal.ApprovalItem{bound("note", "")}, true, "" +
+			"a always in this session: session : any call of note that does no more than this one, in this workspace, until this session ends\n"},
+	} {
+		d := Dialog{
+			Question: Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalCall, Calls: c.calls}, Session: c.session},
+			Style:    Style{Width: 400},
+		}
+		d.Open()
+		got := ""
+		for _, k := range d.Keys() {
+			if k.Name != KeyAlways && k.Name != KeyNarrow {
+				continue
+			}
+			shown, answer := d.Press(k.Name)
+			if r := answer.Remember; strings.Contains(shown, "not asked again") {
+				got += fmt.Sprintf("%s %s: %s %s: %s\n", k.Name, k.Word, r.Scope, r.Calls, AlwaysText(c.calls, *r))
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s:\n%swant:\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+// A question about a command has a row each for the command, the reason and what "always" means. The sandbox is shown
+// with everything, and a long command keeps both ends in three rows.
+func TestH16_CommandInThreeRows(t *testing.T) {
+	ask := func(command string) (*Dialog, []string) {
+		c := bound("exec_shell", "")
+		c.Arguments = json.RawMessage(fmt.Sprintf(`{"command":%q}`, command))
+		c.Effect, c.Binding.CommandLine, c.Binding.Scope = toolcrib.EffectNonIdempotentWrite, true, "go test"
+		c.Questions = []journal.Question{
+			{Reason: toolcrib.ReasonUnlistedProgram, Text: "exec_shell runs what tools.shell.allow does not list: go"},
+			{Reason: toolcrib.ReasonNeedsConfirmation, Setting: "tools.confirm", Mode: "writes", Text: "exec_shell writes; tools.confirm is writes"},
+		}
+		c.Reason = c.Questions[0].Text + "; " + c.Questions[1].Text
+		c.Preview = &toolcrib.Preview{Kind: "text", Text: command + "\n\nSandbox: bubblewrap"}
+		d := &Dialog{
+			Question: Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalCall, Calls: []journal.ApprovalItem{c}}},
+			Style:    Style{Width: 80},
+		}
+		return d, strings.Split(strings.TrimSuffix(d.Open(), "\n"), "\n")
+	}
+	d, rows := ask("go test ./...")
+	want := []string{
+		"This call needs your approval",
+		"● exec_shell go test ./...",
+		"    runs what tools.shell.allow does not list: go",
+		"· a: go test with any arguments, in this workspace, until you revoke it",
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("%q", rows)
+	}
+	if shown, _ := d.Press(KeyShow); !strings.Contains(shown, "Sandbox: bubblewrap") || !strings.Contains(shown, "\n· t: this very line") {
+		t.Errorf("show all:\n%s", shown)
+	}
+	for _, row := range KeyRows(d.Prompt(), 77) {
+		if len(row) > 80 {
+			t.Errorf("%q", row)
+		}
+	}
+	_, rows = ask("go test " + strings.Repeat("./a/long/path/of/a/package ", 40) + "./END")
+	if text := strings.Join(rows, "\n"); len(rows) != 7 || !strings.Contains(text, "│ go test ./a") || !strings.Contains(text, "more]") ||
+		!strings.HasSuffix(rows[4], "./END") {
+		t.Errorf("%d rows:\n%s", len(rows), text)
 	}
 }

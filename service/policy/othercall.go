@@ -86,7 +86,8 @@ func (p *Policy) DecideOther(
 	}
 	session := p.otherSession(who.User, c.Session)
 	x.facts = gate.Facts{
-		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Mask: p.env.Mask.Mask,
+		Session: toolcrib.SessionID(c.Session), Offered: map[string]bool{o.name: true}, DryRun: true, Elsewhere: true,
+		Mask: p.env.Mask.Mask,
 	}
 	if x.facts.Taint, err = session.taint(); err == nil {
 		x.facts.Remembered, err = p.remembered(ctx, x)

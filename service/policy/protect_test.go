@@ -158,7 +158,7 @@ func TestGate_MadeAgain(t *testing.T) {
 	if second == first || !refused(second, "tools/pre-commit") || refused(first, "tools/pre-commit") {
 		t.Error("the hooks of git are not protected")
 	}
-	put(t, filepath.Join(ws, "elsewhere", "x.md"), "")
+	put(t, filepath.Join(ws, "elsewhere", "x.md"), "x")
 	if err := os.Symlink("elsewhere", filepath.Join(ws, "skills")); err != nil {
 		t.Skip(err)
 	}

@@ -34,7 +34,7 @@ func (m Memory) Remembered(ctx context.Context, user string, session toolcrib.Se
 // RememberedCalls returns the calls that a remembered approval covers.
 func RememberedCalls(k store.Remembered) journal.Remembered {
 	return journal.Remembered{
-		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder,
+		Tool: k.Tool, Source: k.Source, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, Program: k.Program,
 		Effect: k.Effect, Scope: k.Scope,
 		ApprovalID: k.ApprovalID, By: k.By, Workspace: k.Workspace, FolderID: k.FolderID,
 	}
@@ -63,7 +63,8 @@ func (m Memory) Forgotten(ctx context.Context, run toolcrib.RunID) ([]journal.Fo
 	for _, k := range kept {
 		if k.Scope == journal.RememberRun {
 			list = append(list, journal.Forgotten{
-				ApprovalID: k.ApprovalID, Tool: k.Tool, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder, By: k.RevokedBy,
+				ApprovalID: k.ApprovalID, Tool: k.Tool, Arguments: k.Arguments, Path: k.Path, Folder: k.Folder,
+				Program: k.Program, By: k.RevokedBy,
 			})
 		}
 	}
@@ -139,7 +140,7 @@ records:
 func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembered {
 	return store.Remembered{
 		Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
-		Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
+		Program: r.Program, Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
 	}
 }
 

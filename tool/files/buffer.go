@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 
@@ -36,23 +35,19 @@ func (w *workspace) unsaved(ctx context.Context, call toolcrib.Call, p place) (t
 	return text, true, nil
 }
 
-// errUnsaved is wrapped by the errors of saved.
-var errUnsaved = errors.New("the editor has, or may have, changes that are not saved")
-
 // saved refuses to write a file with changes in the person's editor that are not saved: saving them later would undo
 // the write, or the write would undo them.
 func (w *workspace) saved(ctx context.Context, call toolcrib.Call, p place) error {
 	_, unsaved, err := w.unsaved(ctx, call, p)
-	refused := toolcrib.Failf(toolcrib.ExecutionFailed,
-		"%s has unsaved changes in the editor: save it first. Nothing was written. Ask the person to save it, then read it again",
-		p.shown)
-	switch refused.Err = errUnsaved; {
+	switch {
 	case err != nil:
-		refused.Message = "the editor did not say whether " + p.shown + " has unsaved changes; nothing was written, try again"
-	case !unsaved:
-		return nil
+		return toolcrib.Failf(toolcrib.ExecutionFailed,
+			"the editor did not say whether %s has unsaved changes; nothing was written, try again", p.shown)
+	case unsaved:
+		return toolcrib.Failf(toolcrib.ExecutionFailed, "%s has unsaved changes in the editor: save it first. "+
+			"Nothing was written. Ask the person to save it, then read it again", p.shown)
 	}
-	return refused
+	return nil
 }
 
 // asEdited returns a text without what editors change when they open a file: line endings, a byte order mark, and

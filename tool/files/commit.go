@@ -122,6 +122,11 @@ func unchanged(dir *os.Root, p place, before version) error {
 		return errMoved
 	}
 	// A rename checks the permissions of the folder only, so check those of the file here.
+	return writable(dir, p)
+}
+
+// writable returns an error if the file at p in dir is read-only.
+func writable(dir *os.Root, p place) error {
 	f, err := dir.OpenFile(path.Base(p.real), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {

@@ -185,7 +185,8 @@ type writeResult struct {
 type write struct {
 	set *settings
 	change
-	at place
+	at   place
+	idle bool // whether it changed nothing when it was planned
 
 	prepared *preparedWrite // nil before Prepare
 }
@@ -196,10 +197,7 @@ type preparedWrite struct {
 	after  []byte
 }
 
-// Plan decodes the arguments and resolves the path.
-//
-// A file with unsaved changes in the person's editor has no plan, so that no one is asked about it; it is
-// looked at again before it is written.
+// Plan decodes the arguments, resolves the path, and finds out whether the call can change anything.
 func (t *writer) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	c, err := t.decode(call.Arguments)
 	if err != nil {
@@ -211,14 +209,9 @@ func (t *writer) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, 
 	}
 	call = call.WithoutArguments()
 	w := &write{set: t.set, change: c, at: p}
-	if call.Buffers != nil {
-		looked := func(*workspace, place) error { return nil }
-		if err := w.with(ctx, call, looked); errors.Is(err, errUnsaved) {
-			return nil, err
-		}
-	}
+	w.idle = w.noEffect(ctx, call)
 	plan := t.plan(call, c.path, abs, true)
-	plan.Content = c.texts
+	plan.Content, plan.NoEffect = c.texts, w.idle
 	plan.Files = func(ctx context.Context) ([]toolcrib.FileState, error) { return w.files(ctx, call) }
 	plan.Preview = func(ctx context.Context) (toolcrib.Preview, error) { return w.preview(ctx, call) }
 	plan.Prepare, plan.Reconcile, plan.Run = w.prepare, w.reconcile, w.do
@@ -228,6 +221,30 @@ func (t *writer) Plan(ctx context.Context, call toolcrib.Call) (*toolcrib.Plan, 
 // Call plans the call and runs the plan.
 func (t *writer) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 	return toolcrib.RunPlan(ctx, t, call)
+}
+
+// noEffect reports whether the call would change nothing now: it fails, or the file has its content already. An
+// empty write always counts as one, because what undoes a turn then removes the file.
+func (t *write) noEffect(ctx context.Context, call toolcrib.Call) bool {
+	same := false
+	err := t.with(ctx, call, func(w *workspace, p place) error {
+		if !t.edits && (p.info == nil || t.texts[0] == "") {
+			return nil
+		}
+		dir, err := w.OpenFolder(path.Dir(p.real), nil)
+		if err != nil {
+			return err
+		}
+		defer dir.Close() //nolint:errcheck // only read
+		if err := writable(dir, p); err != nil || !t.edits && p.info.Size() != int64(len(t.texts[0])) {
+			return err
+		}
+		before, _, after, err := t.of(ctx, w, p)
+		same = err == nil && before.hash == hashOf(after)
+		return err
+	})
+	var failed *toolcrib.ToolError
+	return same || errors.As(err, &failed) && ctx.Err() == nil
 }
 
 // with calls do with the file of the plan, if it may be written.
@@ -299,17 +316,32 @@ func (t *write) do(ctx context.Context, call toolcrib.Call) (toolcrib.Output, er
 		if err := t.set.approved(call, w.Abs(p.real), p.shown, before, err); err != nil {
 			return err
 		}
+		hash := hashOf(after)
+		result.Message = t.done(p.shown, before.hash, hash, len(after))
+		switch {
+		case before.hash == hash:
+			return nil
+		case t.idle && t.prepared == nil: // it was judged as one that only reads
+			return toolcrib.Failf(toolcrib.ExecutionFailed, "%s was changed just now; nothing was written, call again", p.shown)
+		}
 		if err := w.replace(ctx, p, before, after); err != nil {
 			return err
 		}
-		t.set.wrote(call.Run, w.Abs(p.real), before.state(), "sha256:"+hashOf(after))
-		result.Message = t.message(p.shown, len(after))
+		t.set.wrote(call.Run, w.Abs(p.real), before.state(), "sha256:"+hash)
 		return nil
 	})
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
 	return wire.Output(result)
+}
+
+// done returns the message of a call that succeeded. before and after are hashes of the content.
+func (t *write) done(shown, before, after string, size int) string {
+	if before == after {
+		return fmt.Sprintf("Nothing was written: %s has this content already", shown)
+	}
+	return t.message(shown, size)
 }
 
 // now returns the current state of the file and its new content, which prepare has made already if it was
@@ -366,7 +398,9 @@ func (t *write) reconcile(ctx context.Context, call toolcrib.Call, data json.Raw
 		switch now.hash {
 		case record.AfterSHA256:
 			done.State = toolcrib.Happened
-			done.Output, err = wire.Output(writeResult{Message: t.message(p.shown, int(record.AfterBytes))})
+			done.Output, err = wire.Output(writeResult{
+				Message: t.done(p.shown, record.BeforeSHA256, record.AfterSHA256, int(record.AfterBytes)),
+			})
 			return err
 		case record.BeforeSHA256:
 			done.State = toolcrib.NotHappened

@@ -234,18 +234,21 @@ type asked struct {
 	Wait int    `json:"wait"`
 }
 
-// Spec describes the tool.
+// Spec describes the tool. Both only read: stop_process ends nothing but what its own run has started.
 func (c *companion) Spec() toolcrib.Spec {
 	const id = `"id": {"type": "string", "minLength": 1, "maxLength": 200}`
-	spec := toolcrib.Spec{Group: Group, Source: Source, EnabledByDefault: true, Timeout: (maxWait + 10) * time.Second}
+	spec := toolcrib.Spec{
+		Effect: toolcrib.EffectReadOnly, Group: Group, Source: Source, EnabledByDefault: true,
+		Timeout: (maxWait + 10) * time.Second,
+	}
 	if c.stop {
-		spec.Name, spec.Effect = StopProcessName, toolcrib.EffectIdempotentWrite
+		spec.Name = StopProcessName
 		spec.Description = "Stop a background command of exec_shell."
 		spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
 			`}, "required": ["id"], "additionalProperties": false}`)
 		return spec
 	}
-	spec.Name, spec.Effect = ReadOutputName, toolcrib.EffectReadOnly
+	spec.Name = ReadOutputName
 	spec.Description = "Status and last output of a background command of exec_shell."
 	spec.Parameters = json.RawMessage(`{"type": "object", "properties": {` + id +
 		fmt.Sprintf(`, "wait": {"type": "integer", "minimum": 0, "maximum": %d, "description": "seconds"}`, maxWait) +

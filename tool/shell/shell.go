@@ -330,7 +330,7 @@ func (s *shell) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, err
 
 func (s *shell) planned(p *plan) *toolcrib.Plan {
 	out := &toolcrib.Plan{
-		Effect: p.Effect(), Targets: p.Targets, CommandLine: true, Programs: p.Programs, Concerns: p.Concerns,
+		Effect: p.Effect(), Targets: p.Targets, CommandLine: true, Programs: p.Programs, Scope: p.Scope, Concerns: p.Concerns,
 		Matches: p.Line.Matches, Hidden: p.hidden, Hide: s.hide(p),
 		Preview: func(context.Context) (toolcrib.Preview, error) {
 			return toolcrib.Preview{Kind: "text", Text: p.Command + "\n\n" + s.confinement(p)}, nil

@@ -152,6 +152,9 @@ type Plan struct {
 	Programs []toolcrib.Program
 	Concerns []toolcrib.Concern // programs that do not run unasked
 
+	// Scope is the program with its subcommand for which an approval of the line can be remembered, or "".
+	Scope string
+
 	UsesGit   bool
 	GitWrites bool   // whether the line may write a repository, except for its settings
 	GitRuns   string // part of the repository that may name a program for git to run, or ""
@@ -252,6 +255,7 @@ func (r *Rules) Judge(l *Line) (*Plan, error) {
 		return nil, refuse("the workspace is the root of the file system, where only programs of the built-in table are run; " +
 			"start in the folder that is worked on")
 	}
+	d.Scope = d.scope()
 	slices.SortFunc(d.Targets, func(a, b toolcrib.Target) int { return strings.Compare(a.Name, b.Name) })
 	return &d.Plan, nil
 }
