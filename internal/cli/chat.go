@@ -27,6 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 func (a *app) chatCommand(cmd *cobra.Command) {
@@ -144,7 +145,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 // begin starts a run in the session of the conversation, or makes a given call alongside it.
 func (c *chat) begin(ctx context.Context, r service.StartRequest, f service.Front) (service.Run, error) {
 	r.Agent, r.Admin, r.Change, r.Workspace = c.start.Agent, c.start.Admin, c.start.Change, c.start.Workspace
-	r.Approve, r.Tools = c.start.Approve, c.start.Tools
+	r.Approve, r.Tools = cmp.Or(r.Approve, c.start.Approve), c.start.Tools
 	r.ReadOnly = r.ReadOnly || c.mode.Load() >= modeReadOnly
 	r.Session = cmp.Or(string(c.session.Info.ID), c.session.Name)
 	switch {
@@ -199,7 +200,10 @@ func (c *chat) carry(
 	ctx context.Context, approve agent.Approve, given *toolcrib.ToolCall, do driving,
 ) (service.Run, error) {
 	return c.front.carry(ctx, c, approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
-		if f.Person != nil {
+		switch {
+		case given != nil && given.Name == shell.Name:
+			f.Person, f.Approver = ownCommand{}, nil
+		case f.Person != nil:
 			f.Person, f.Approver = modePerson{f.Person, c}, nil
 		}
 		return do(ctx, f)
@@ -343,17 +347,21 @@ func (c *chat) memory(ctx context.Context, key string) error {
 // maxToldOutput bounds the output of a command that the model receives, in bytes.
 const maxToldOutput = 16 << 10
 
-// command runs a command that the user typed: a call of exec_shell, judged by the gate like any other.
-// Its user is not asked about a call that --approve all would permit; deny rules, protection and the
-// sandbox apply.
-func (c *chat) command(ctx context.Context, line string) error {
-	if before := c.start; before.Approve == agent.ApproveAsk {
-		all := before
-		all.Approve = agent.ApproveAll
-		c.set(all, c.agent)
-		defer c.set(before, c.agent)
+// ownCommand answers the questions about a command for the person who typed it.
+type ownCommand struct{}
+
+// Answer implements [service.Person].
+func (ownCommand) Answer(_ context.Context, q service.Question) (a service.Answer, ok bool, err error) {
+	if q.Ask.Kind == journal.ApprovalCall && !q.Another && q.Problem == "" {
+		a.Decision, a.Reason, ok = journal.DecisionApprove, "typed by the person", true
 	}
-	r, err := c.given(ctx, "exec_shell", map[string]string{"command": line})
+	return a, ok, nil
+}
+
+// command runs a command that the user typed: a call of exec_shell that the gate judges like any other. Its
+// questions are answered by [ownCommand]; refusals, protection and the sandbox apply.
+func (c *chat) command(ctx context.Context, line string) error {
+	r, err := c.given(ctx, shell.Name, map[string]string{"command": line})
 	switch {
 	case err != nil || r == nil || r.Status == toolcrib.ResultRefused:
 	case r.Untrusted:
@@ -388,6 +396,9 @@ func (c *chat) given(ctx context.Context, tool string, arguments map[string]stri
 	if _, shown := c.front.(*screenFront); !shown {
 		// The indent keeps a command's output from looking like a message of this program.
 		text := cmp.Or(render.ResultText(r.Result, r.Untrusted), "(no output)")
+		if r.Status == toolcrib.ResultRefused {
+			text = fmt.Sprintf("refused (%s): %s", r.Reason, text)
+		}
 		c.front.Text("    " + strings.ReplaceAll(text, "\n", "\n    "))
 	}
 	return r, nil

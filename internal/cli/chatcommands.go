@@ -112,7 +112,7 @@ func (c *chat) help(context.Context, string) error {
 		rows = append(rows, [2]string{name + " " + guard.Visible(o.args), does})
 	}
 	c.list(append(rows, [][2]string{
-		{"!COMMAND", "run a command yourself; the gate judges it"},
+		{"!COMMAND", "run a command yourself, in the sandbox, without a question"},
 		{"@FILE", "a file of the workspace goes with the message"},
 		{"enter", "send; alt-enter or \\ and enter: a new line"},
 		{"up, down, ctrl-r", "what you sent before; search in it"},

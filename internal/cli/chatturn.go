@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -19,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
 // say sends a message: one run of the session.
@@ -413,9 +415,12 @@ const undoTool = "write_file"
 // givenCall makes one call without a model, like the command tools call. It returns nil if the call was
 // interrupted, which has been reported.
 func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service.Run, error) {
-	given := c.a.api.GivenCall(name, raw)
-	run, err := c.carry(ctx, c.start.Approve, given, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.begin(ctx, service.StartRequest{Given: given}, f)
+	start := service.StartRequest{Given: c.a.api.GivenCall(name, raw)}
+	if name == shell.Name {
+		start.Approve = agent.ApproveAsk // [ownCommand] answers
+	}
+	run, err := c.carry(ctx, c.start.Approve, start.Given, func(ctx context.Context, f service.Front) (service.Run, error) {
+		return c.begin(ctx, start, f)
 	})
 	if err != nil {
 		c.front.Warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))
