@@ -249,8 +249,8 @@ func (a *app) summary(run *service.Run) {
 	}
 	parts = append(parts, render.Duration(run.Duration()))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
-	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(fmt.Sprintf("%s runs show %s (in %s)", a.self(),
-		short(run.ID), a.place()))))
+	// The command is copied, so it is not wrapped.
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (in %s)", a.self(), short(run.ID), a.place()))))
 }
 
 // incomplete says why an answer may be incomplete and how to get a complete one. It returns "" if it is

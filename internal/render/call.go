@@ -234,11 +234,11 @@ func listText(raw json.RawMessage) (string, bool) {
 	return strings.Join(lines, "\n"), true
 }
 
-// foldedLines is how many lines of a folded result are shown.
+// foldedLines is how many lines of a folded result are shown: its beginning and its end.
 const foldedLines = 4
 
-// Fold formats a result as at most most indented lines, or completely if most < 1. more, if not "", says how to see the
-// rest.
+// Fold formats a result as at most most indented lines, or completely if most < 1. Of more than one line the beginning
+// and the end are shown. more, if not "", says how to see the rest.
 func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	var b strings.Builder
 	text := ResultText(r.Content, r.Untrusted)
@@ -254,13 +254,25 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 		shown = min(shown, most)
 	}
 	head, end := s.outcome(r), tail(r, len(lines)-shown, more)
+	ending := 0 // lines after the note
 	if 1 < most && shown < len(lines) && listsNames(r) {
 		lines, shown, end = []string{s.namesRow(r, lines, more)}, 1, ""
+	} else if shown < len(lines) {
+		ending = shown / 2
+		lines = slices.Concat(lines[:shown-ending], lines[len(lines)-ending:])
 	} else if len(lines) == 1 && end != "" && ansi.StringWidth(lines[0]+head+end) < s.width()-10 {
 		lines[0], end = lines[0]+" · "+end, ""
 	}
+	note := func() {
+		if end != "" {
+			fmt.Fprintf(&b, "    %s\n", s.Dim(end))
+		}
+	}
 	lead := "  └ "
 	for i, l := range lines[:shown] {
+		if ending > 0 && i == shown-ending {
+			note()
+		}
 		l = strings.ReplaceAll(guard.Visible(l), "\t", "    ")
 		room, broken := s.width()-5, ansi.Hardwrap
 		if i == 0 && head != "" { // a sentence, which gets two rows
@@ -282,8 +294,8 @@ func (s Style) Fold(r journal.ResultView, most int, more string) string {
 	if shown == 0 {
 		b.WriteString(lead + cmp.Or(head, s.Dim("(empty)")) + "\n")
 	}
-	if end != "" {
-		fmt.Fprintf(&b, "    %s\n", s.Dim(end))
+	if ending == 0 {
+		note()
 	}
 	return b.String()
 }

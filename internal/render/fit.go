@@ -1,10 +1,8 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
@@ -214,63 +212,40 @@ var typographic = strings.NewReplacer("\u00a0", " ", "\u2007", " ", "\u2009", " 
 // [guard.Visible] would show them as code points, as is needed only in texts for a decision.
 func Prose(text string) string { return typographic.Replace(text) }
 
-// quote formats a text that comes in pieces, with a gutter and broken between words. The zero
-// value is ready to use. style must not change within a row.
+// quote formats the answer of a model, which comes in pieces, as Markdown behind a gutter. The zero value is ready to
+// use.
 type quote struct {
 	style Style
-	held  string // text after the last complete word
-	row   string // part of the current row that is shown
-	open  bool   // whether the row has its gutter
+	text  Markdown
+	open  bool // whether a row was written
 }
 
-// write adds text and returns what can be shown now: complete words, and parts of words that are wider than a row.
+// write adds text and returns the rows that are complete.
 func (q *quote) write(text string) string {
-	q.held += text
-	end := len(strings.TrimRightFunc(q.held, func(r rune) bool { return !unicode.IsSpace(r) }))
-	if ansi.StringWidth(q.held[end:]) >= q.room() {
-		end = cmp.Or(len(firstBytes(q.held+"\x80", len(q.held))), len(q.held)) // the last character may be incomplete
-	}
-	whole := strings.TrimRightFunc(q.held[:end], blank) // no blanks at the end of a row
-	q.held = q.held[len(whole):]
-	return q.show(whole)
+	q.text.Color = q.style.Color
+	return q.rows(q.text.Write(text, q.room()))
 }
 
-// end returns the text that was held back, and the end of the last row.
+// end returns the rest of the rows.
 func (q *quote) end() string {
-	text := q.show(strings.TrimRightFunc(q.held, blank))
-	if q.open {
-		text += "\n"
-	}
+	text := q.rows(q.text.End(q.room()))
 	*q = quote{style: q.style}
 	return text
 }
 
-func blank(r rune) bool { return r != '\n' && unicode.IsSpace(r) }
-
 func (q *quote) room() int { return q.style.columns() - 2 }
 
-// show returns the rows of a text, without the part of the first row that is already shown.
-func (q *quote) show(text string) string {
+// rows puts a gutter in front of rows. A gap at the beginning is left out.
+func (q *quote) rows(rows []string) string {
 	var b strings.Builder
-	shown := strings.ReplaceAll(guard.Visible(Prose(text)), "\t", "    ")
-	for i, row := range Wrap(q.row+shown, q.room()) {
-		if i > 0 || !strings.HasPrefix(row, q.row) {
-			q.begin(&b)
-			b.WriteByte('\n')
-			q.row, q.open = "", false
+	for _, row := range rows {
+		if row == "" && !q.open {
+			continue
 		}
-		if more := strings.TrimPrefix(row, q.row); more != "" {
-			q.begin(&b)
-			b.WriteString(more)
+		q.open = true
+		for part := range strings.SplitSeq(ansi.Hardwrap(row, q.room(), true), "\n") {
+			b.WriteString(strings.TrimRight(q.style.Dim(gutter)+part, " ") + "\n")
 		}
-		q.row = row
 	}
 	return b.String()
-}
-
-func (q *quote) begin(b *strings.Builder) {
-	if !q.open {
-		b.WriteString(q.style.Dim(gutter))
-		q.open = true
-	}
 }

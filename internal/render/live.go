@@ -27,7 +27,8 @@ type Live struct {
 
 	mu    sync.Mutex // guards the fields below
 	doing string     // current activity, for the status line, or ""
-	since time.Time  // start of the activity
+	phase string     // phase of the run
+	since time.Time  // start of the phase, or the last answer of a person in it
 	drawn bool       // whether the status line is shown
 	ticks int
 	held  bool   // whether the terminal is used by others
@@ -35,7 +36,6 @@ type Live struct {
 
 	narrator Narrator
 	text     quote
-	writing  bool   // whether the answer is being written
 	lastText string // text of the last reply that was shown completely
 	aside    string // text of the last reply that was not shown yet
 	asked    string // ID of the call that needs approval, if it is only one
@@ -93,7 +93,7 @@ func (l *Live) Hold() {
 func (l *Live) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = false
+	l.held, l.since = false, time.Now()
 }
 
 // Write writes lines of the log between those of the run. It may be called by any goroutine.
@@ -106,8 +106,8 @@ func (l *Live) Write(p []byte) (int, error) {
 
 // does sets the current activity.
 func (l *Live) does(text string) {
-	if l.doing != text && l.narrator.thought.Len() == 0 { // a thought began with the wait for the model
-		l.since = time.Now()
+	if phase := l.narrator.Phase(); l.phase != phase {
+		l.phase, l.since = phase, time.Now()
 	}
 	l.doing = text
 }
@@ -117,7 +117,7 @@ func (l *Live) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	took := time.Since(l.since)
-	if l.doing == "" || l.held || l.writing || took < doingAfter {
+	if l.doing == "" || l.held || took < doingAfter {
 		return
 	}
 	l.ticks++
@@ -156,7 +156,7 @@ func (l *Live) Frame(f journal.Frame) {
 	}
 }
 
-// activity describes what the run is doing, or returns "" if the answer shows that.
+// activity describes what the run is doing.
 func (l *Live) activity() string {
 	n := &l.narrator
 	switch {
@@ -164,8 +164,8 @@ func (l *Live) activity() string {
 		return "running " + n.Activity()
 	case n.streamed.Len() == 0 || n.thought.Len() > 0:
 		return n.Activity()
-	case l.OutTerminal:
-		return ""
+	case l.OutTerminal: // lines that are complete are shown
+		return n.Activity() + around(": ", lastLine(l.text.text.Held()), "")
 	}
 	return l.doing // the answer is not shown yet
 }
@@ -175,20 +175,20 @@ func (l *Live) piece(text string) {
 	if !l.OutTerminal {
 		return
 	}
-	if !l.writing {
-		l.clear()
-		l.writing, l.card = true, ""
-	}
-	fmt.Fprint(l.Out, l.text.write(text))
+	l.print(l.text.write(text))
 }
 
-// margin ends the current line, so that the next text begins at the margin.
-func (l *Live) margin() {
-	if l.writing {
-		fmt.Fprint(l.Out, l.text.end())
+// print writes rows of the answer.
+func (l *Live) print(rows string) {
+	if rows != "" {
+		l.clear()
+		l.card = ""
+		fmt.Fprint(l.Out, rows)
 	}
-	l.writing = false
 }
+
+// margin ends what was written of the answer.
+func (l *Live) margin() { l.print(l.text.end()) }
 
 // reply ends a reply. If its text was not streamed, it is kept, to be shown before the calls of
 // the reply: it is not the answer then.
@@ -283,6 +283,6 @@ func (l *Live) answer(answer string) {
 	case !l.OutTerminal:
 		fmt.Fprintln(l.Out, strings.TrimSuffix(answer, "\n"))
 	case answer != l.lastText:
-		fmt.Fprint(l.Out, l.text.write(answer)+l.text.end())
+		l.print(l.text.write(answer) + l.text.end())
 	}
 }

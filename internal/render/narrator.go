@@ -243,6 +243,18 @@ func (n *Narrator) Activity() string {
 	return "waiting for the model"
 }
 
+// Phase identifies what the run is doing, without its progress. A time shown with [Narrator.Activity] is counted from
+// its last change, so that it is that of a call and not of what came before it.
+func (n *Narrator) Phase() string {
+	switch {
+	case len(n.running) > 0:
+		return n.running[0]
+	case n.thought.Len() == 0 && n.writing+n.streamed.String() != "":
+		return "writing"
+	}
+	return "waiting" // and thinking
+}
+
 // runningCalls describes the running calls.
 func (n *Narrator) runningCalls() string {
 	names := make([]string, len(n.running))

@@ -89,7 +89,7 @@ func TestFold(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := Style{}.Fold(journal.ResultView{Status: toolcrib.ResultOK, Content: string(content), DurationMS: 3200, Truncated: true}, 4, "")
-	want := "  └ line 1\n    line 2\n    line 3\n    line 4\n    … 5 more lines · cut · 3.2s\n"
+	want := "  └ line 1\n    line 2\n    … 5 more lines · cut · 3.2s\n    line 8\n    line 9\n"
 	if got != want {
 		t.Errorf("folded:\n%s\nwant:\n%s", got, want)
 	}

@@ -351,8 +351,10 @@ func (m *model) step(field render.Field, shown string, answer *Answer) {
 	}
 }
 
-// dropQuestion removes the question and restores the user's input.
+// dropQuestion removes the question and restores the user's input. The time of the question is not part
+// of the time that is shown.
 func (m *model) dropQuestion() *asking {
+	m.began = m.now()
 	if m.asking != nil && m.asking.Field != render.NoField {
 		m.edit(m.asking.draft)
 	}

@@ -47,7 +47,7 @@ type model struct {
 	status        []string
 	queued        []string // messages that wait
 	search        *search  // nil without a search
-	md            markdown
+	md            render.Markdown
 	completing    bool              // the input is being completed
 	held          []tea.KeyPressMsg // keys typed meanwhile
 
@@ -88,7 +88,7 @@ type (
 func newModel(o Options) *model {
 	m := &model{
 		color: o.Color, talk: o.Talk, history: o.History, stops: o.Stopped, now: time.Now, calm: terminal.Calm,
-		width: 80, height: 24, ctx: context.Background(), busy: make(chan struct{}, 1), md: markdown{color: o.Color},
+		width: 80, height: 24, ctx: context.Background(), busy: make(chan struct{}, 1), md: render.Markdown{Color: o.Color},
 		noticed: map[string]bool{},
 	}
 	m.input = newInput(o.Color)
@@ -153,7 +153,7 @@ func (m *model) carry(do func(ctx context.Context) bool) tea.Cmd {
 	parent, busy := m.ctx, m.busy
 	ctx, cancel := context.WithCancelCause(parent)
 	m.working, m.stopped, m.cancel, m.began, m.hint = true, false, cancel, m.now(), ""
-	m.turn = turn{}
+	m.turn, m.md = turn{}, render.Markdown{Color: m.color}
 	return tea.Batch(func() tea.Msg {
 		defer cancel(nil)
 		select {

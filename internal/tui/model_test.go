@@ -663,7 +663,7 @@ func TestLongInput(t *testing.T) {
 	}
 }
 
-// Of a command its exit status and the beginning of its output are shown, in rows that fit.
+// Of a command its exit status and the beginning and the end of its output are shown, in rows that fit.
 func TestCommandOutput(t *testing.T) {
 	for _, width := range []int{20, 60, 80, 200} {
 		for _, look := range []bool{false, true} {
@@ -676,12 +676,12 @@ func TestCommandOutput(t *testing.T) {
 				}},
 			)
 			text := ansi.Strip(strings.Join(d.prints, "\n"))
-			for _, want := range []string{"exit status 1", "--- F", "/show 1"} {
+			for _, want := range []string{"exit status 1", "--- F", "/show 1", "five", "approved"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%d columns: no %q in\n%s", width, want, text)
 				}
 			}
-			if strings.Contains(text, "five") {
+			if strings.Contains(text, "four") {
 				t.Errorf("%d columns: all of the output is shown:\n%s", width, text)
 			}
 			for row := range strings.SplitSeq(text, "\n") {
@@ -709,4 +709,28 @@ func TestAnswer_OfASecretIsNotShown(t *testing.T) {
 	if got := <-reply; got.Text != "zebra" || strings.Contains(d.screenText(), "zebra") {
 		t.Errorf("answered %q; the screen shows:\n%s", got.Text, d.screenText())
 	}
+}
+
+// The time that is shown is that of the running call, without what came before it and without a question.
+func TestActivityTime(t *testing.T) {
+	d := newFixture(t, 60, false)
+	d.work()
+	now := d.now()
+	d.model.now = func() time.Time { return now }
+	took := func(want string) {
+		t.Helper()
+		if text := ansi.Strip(d.activity()); !strings.HasSuffix(text, want) {
+			t.Errorf("it shows %q, want %s", text, want)
+		}
+	}
+	now = now.Add(40 * time.Second)
+	d.frames(call("1", "exec_shell", `{"command":"make"}`), frame(string(journal.KindToolStarted), journal.CallStartedView{ID: "1", Name: "exec_shell"}))
+	now = now.Add(3 * time.Second)
+	d.frames(frame(journal.FrameToolProgress, journal.ProgressView{ID: "1", Message: "half"}))
+	took("half  3s")
+	d.model.ask(Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalInput, Question: "Which?"}}, make(chan Answer, 1))
+	now = now.Add(time.Minute)
+	d.asking = d.dropQuestion()
+	now = now.Add(2 * time.Second)
+	took("half  2s")
 }

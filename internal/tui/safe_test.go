@@ -117,8 +117,9 @@ func rendered(t testing.TB, text string, width int, color bool, piece func(left 
 	for rest := text; rest != ""; {
 		n := piece(len(rest))
 		m.frame(token(rest[:n]))
-		if len(m.turn.tail) > maxLine+len(rest[:n]) {
-			t.Fatalf("%d bytes wait", len(m.turn.tail))
+		held := m.md.Held()
+		if line := held[strings.LastIndexByte(held, '\n')+1:]; len(line) > 4<<10+len(rest[:n]) {
+			t.Fatalf("%d bytes wait", len(line))
 		}
 		rest = rest[n:]
 	}

@@ -1,11 +1,9 @@
 package tui
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/render"
@@ -15,9 +13,9 @@ import (
 // turn is the state of the current turn.
 type turn struct {
 	narrator render.Narrator
-	tail     string // last line of the reply, which may continue
 	shown    string // text of the last reply that was shown
 	whole    bool   // the next result is shown completely
+	phase    string // phase of the run
 }
 
 // frame handles the next event of the run.
@@ -32,30 +30,13 @@ func (m *model) frame(f journal.Frame) {
 		f.Data = whole.ResultView
 	}
 	t.narrator.Frame(f)
+	if phase := t.narrator.Phase(); phase != t.phase {
+		t.phase, m.began = phase, m.now()
+	}
 }
 
 // answer prints the complete lines of an answer.
-func (m *model) answer(text string) {
-	t := &m.turn
-	t.tail += text
-	for {
-		n := strings.IndexByte(t.tail, '\n')
-		if n < 0 && len(t.tail) <= maxLine {
-			return
-		}
-		rest := n + 1
-		if n < 0 || n > maxLine {
-			for n = maxLine; !utf8.RuneStart(t.tail[n]) && n > maxLine-utf8.UTFMax; {
-				n--
-			}
-			n = cmp.Or(strings.LastIndexByte(t.tail[:n], ' ')+1, n)
-			rest = n
-		}
-		var line string
-		line, t.tail = t.tail[:n], t.tail[rest:]
-		m.answerRows(m.md.line(line, m.width-1-gutterWidth))
-	}
-}
+func (m *model) answer(text string) { m.answerRows(m.md.Write(text, m.width-1-gutterWidth)) }
 
 // gutterWidth is the width of the gutter in front of the model's text: it cannot imitate a message or
 // question of this program.
@@ -83,11 +64,7 @@ func (m *model) behindGutter(rows []string) []string {
 
 // endAnswer prints the rest of an answer.
 func (m *model) endAnswer() {
-	if m.turn.tail != "" {
-		m.answer("\n")
-	}
-	m.answerRows(m.md.end(m.width - 1 - gutterWidth))
-	m.md = markdown{color: m.color}
+	m.answerRows(m.md.End(m.width - 1 - gutterWidth))
 }
 
 // whole prints an answer that was not streamed.

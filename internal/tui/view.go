@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -53,7 +52,7 @@ func (m *model) inputShown() bool {
 func (m *model) above() []string {
 	s := m.style()
 	rows := []string{""}
-	if tail := strings.Join(append(slices.Clone(m.md.table), m.turn.tail), "\n"); strings.TrimSpace(tail) != "" {
+	if tail := m.md.Held(); strings.TrimSpace(tail) != "" {
 		most := max(min(maxTailRows, m.height/2-2), 1)
 		rows = append(rows, m.tail(tail, most)...)
 		rows = append(rows, "")
@@ -75,7 +74,7 @@ func (m *model) tail(text string, most int) []string {
 	if bytes := most * 4 * m.width; len(text) > bytes {
 		text = strings.ToValidUTF8(text[len(text)-bytes:], "")
 	}
-	width := max(min(m.width-1-gutterWidth, maxProse), 1)
+	width := max(min(m.width-1-gutterWidth, render.MaxProse), 1)
 	rows := fit(strings.Split(ansi.Wrap(visible(render.Prose(text)), width, ""), "\n"), m.width-1-gutterWidth)
 	if len(rows) > most {
 		rows = rows[len(rows)-most:]
