@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/provider/catalog"
 	"github.com/toolcrib/toolcrib/server"
@@ -141,8 +142,29 @@ func (a *app) modelsListCommand(cmd *cobra.Command) {
 	configured := cmd.Flags().Bool("configured", false, "")
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
 		list, err := c.at.Models(c.who, *provider, *configured)
-		return list, func() { a.showModels(list) }, err
+		return list, func() {
+			a.showModels(list)
+			if *provider == "" && a.remote == nil {
+				a.section("Not set up", unusedProviders(list)...)
+			}
+		}, err
 	})
+}
+
+// unusedProviders lists the types of providers without a model in a list, and how to use them.
+func unusedProviders(list []api.Model) (rows [][2]string) {
+	for _, t := range providers.All() {
+		listed := slices.ContainsFunc(list, func(m api.Model) bool { return m.Type == t.Name })
+		switch {
+		case listed || t.NeedsEntry || t.InProcess || !t.Usable():
+		case t.OwnMachine:
+			rows = append(rows, [2]string{t.Name, fmt.Sprintf("start it: %s (%s/NAME)", t.Start, t.Name)})
+		default:
+			rows = append(rows, [2]string{t.Name, fmt.Sprintf("set %s or run toolcrib init (%s/%s)",
+				t.KeyVariable, t.Name, t.DefaultModel)})
+		}
+	}
+	return rows
 }
 
 func (a *app) showModels(list []api.Model) {

@@ -98,6 +98,9 @@ func (c *chat) ended(ctx context.Context, run *service.Run, err error) error {
 	if run.Compact && run.Condensed == 0 && run.Status == toolcrib.StatusCompleted {
 		c.front.Note("what was said is too short to be worth condensing")
 	}
+	if text := c.a.unknownModel(run); text != "" {
+		c.front.Note(text)
+	}
 	if text := incomplete(run); text != "" {
 		c.front.Note(text)
 	}

@@ -230,6 +230,9 @@ func (a *app) summary(run *service.Run) {
 		}
 		a.complain(code + ": " + strings.TrimPrefix(text, code+": "))
 	}
+	if text := a.unknownModel(run); text != "" {
+		a.notice("%s", text)
+	}
 	if text := incomplete(run); text != "" {
 		a.notice("%s", text)
 	}
@@ -251,6 +254,17 @@ func (a *app) summary(run *service.Run) {
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
 	// The command is copied, so it is not wrapped.
 	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (in %s)", a.self(), short(run.ID), a.place()))))
+}
+
+// unknownModel names a similar model if the model of a failed run is unknown. Otherwise it returns "".
+func (a *app) unknownModel(run *service.Run) string {
+	if run.Error == nil || a.remote != nil || !strings.Contains(run.Model, "/") {
+		return ""
+	}
+	if near := a.service.Models.Near(run.Model); near != "" {
+		return fmt.Sprintf("%s is not a known model; did you mean %s?", run.Model, near)
+	}
+	return ""
 }
 
 // incomplete says why an answer may be incomplete and how to get a complete one. It returns "" if it is

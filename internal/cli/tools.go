@@ -220,6 +220,13 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 				a.notice("%s", n.Message)
 			}
 		}
+		if err == nil && q.Tool != "" && !x.Tools[0].Registered {
+			all, err := c.at.Tools(c, c.who)
+			names, _ := listed(all, func(t policy.Tool) string { return t.Name }, err) // on error there is none
+			if near := guard.Nearest(q.Tool, names); near != "" {
+				a.notice("did you mean %s?", near)
+			}
+		}
 		switch {
 		case err != nil:
 			return nil, nil, noSuch("runs", err, f.run)

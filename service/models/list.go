@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -95,8 +97,8 @@ func (s *Models) List(who toolcrib.Principal, provider string, configured bool) 
 	return slices.DeleteFunc(views, func(v api.Model) bool { return provider != "" && v.Provider != provider }), nil
 }
 
-// knownOf returns the models in the catalog of the configured providers, of those in views, and of the one asked
-// for.
+// knownOf returns the models in the catalog of the configured providers, of those whose key is in the environment, of
+// those in views, and of the one asked for.
 func (s *Models) knownOf(views []api.Model, seen map[string]bool, asked string) ([]api.Model, error) {
 	c := s.env.Config
 	names := c.ProviderNames()
@@ -105,6 +107,11 @@ func (s *Models) knownOf(views []api.Model, seen map[string]bool, asked string) 
 	}
 	if asked != "" {
 		names = append(names, asked)
+	}
+	for _, t := range providers.ByKey() {
+		if os.Getenv(t.KeyVariable) != "" {
+			names = append(names, t.Name)
+		}
 	}
 	slices.Sort(names)
 	var out []api.Model
@@ -129,6 +136,39 @@ func (s *Models) knownOf(views []api.Model, seen map[string]bool, asked string) 
 		}
 	}
 	return out, nil
+}
+
+// Near returns the known model whose name is nearest to that of an unknown one, as PROVIDER/MODEL, or "". The unknown
+// one is PROVIDER/MODEL, or MODEL of any provider with a key.
+func (s *Models) Near(ref string) string {
+	var names []string
+	provider, id, ok := strings.Cut(ref, "/")
+	if ok {
+		names = append(names, provider)
+	} else {
+		id = ref
+		for _, t := range providers.ByKey() {
+			names = append(names, t.Name)
+		}
+	}
+	var ids []string
+	whole := map[string]string{}
+	for _, name := range names {
+		r, err := s.env.Config.ResolveModel(name + "/" + id)
+		if err != nil {
+			continue
+		}
+		base, found := s.addressOf(r.Provider)
+		if _, known := s.Lookup(r.Provider, id); known && ok || !found {
+			return ""
+		} else if known {
+			return name + "/" + id
+		}
+		for _, m := range s.KnownModels().List(r.Provider.Type, base) {
+			ids, whole[m.ID] = append(ids, m.ID), name+"/"+m.ID
+		}
+	}
+	return whole[guard.Nearest(id, ids)]
 }
 
 // RefreshModels stores a list of prices and context sizes, for administrators. It is used until a later version has

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/safefile"
@@ -180,13 +181,23 @@ func UnusableProviders(c *config.Config) []string {
 	return out
 }
 
-// resolveModel resolves a model by its name. The error lists the supported types of providers.
+// resolveModel resolves a model by its name. The error names a similar model, or lists the supported types of providers.
 func (s *Models) resolveModel(ref string) (config.ResolvedModel, error) {
-	r, err := s.env.Config.ResolveModel(ref)
-	if err != nil {
-		return r, env.BadRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
+	c := s.env.Config
+	r, err := c.ResolveModel(ref)
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	if !strings.Contains(ref, "/") && guard.Nearest(ref, c.ModelNames()) == "" {
+		near := s.Near(ref)
+		if _, isProvider := c.ResolveModel(ref + "/x"); isProvider == nil {
+			near = ref + "/MODEL"
+		}
+		if near != "" {
+			return r, env.BadRequestf("%v; did you mean %q?", err, near)
+		}
+	}
+	return r, env.BadRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
 }
 
 // Reopens returns an error unless the model of a run can be opened under the current configuration.
