@@ -253,7 +253,8 @@ func (a *app) summary(run *service.Run) {
 	parts = append(parts, render.Duration(run.Duration()))
 	fmt.Fprintln(a.err, a.style.Dim(a.style.Question(strings.Join(parts, " · "))))
 	// The command is copied, so it is not wrapped.
-	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(fmt.Sprintf("%s runs show %s (in %s)", a.self(), short(run.ID), a.place()))))
+	text := fmt.Sprintf("%s runs show %s (in %s)", a.self(), short(run.ID), a.place())
+	fmt.Fprintln(a.err, a.style.Dim(guard.Visible(text)))
 }
 
 // unknownModel names a similar model if the model of a failed run is unknown. Otherwise it returns "".

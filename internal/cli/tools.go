@@ -222,7 +222,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 		}
 		if err == nil && q.Tool != "" && !x.Tools[0].Registered {
 			all, err := c.at.Tools(c, c.who)
-			names, _ := listed(all, func(t policy.Tool) string { return t.Name }, err) // on error there is none
+			names, _ := listed(all, func(t policy.Tool) string { return t.Name }, err) // no names if that fails
 			if near := guard.Nearest(q.Tool, names); near != "" {
 				a.notice("did you mean %s?", near)
 			}

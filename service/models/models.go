@@ -181,7 +181,8 @@ func UnusableProviders(c *config.Config) []string {
 	return out
 }
 
-// resolveModel resolves a model by its name. The error names a similar model, or lists the supported types of providers.
+// resolveModel resolves a model by its name. The error names a similar model, or lists the supported types of
+// providers.
 func (s *Models) resolveModel(ref string) (config.ResolvedModel, error) {
 	c := s.env.Config
 	r, err := c.ResolveModel(ref)
