@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// withBubblewrap skips where there is none.
+// withBubblewrap skips the test without bubblewrap.
 func withBubblewrap(t *testing.T) *shell.Report {
 	t.Helper()
 	r := probed()
