@@ -239,7 +239,8 @@ func (j *judgement) takeRemembered(m *journal.Remembered) bool {
 // lineRemembered reports whether an approval of exactly this line, or of its program, is remembered.
 func (j *judgement) lineRemembered() bool {
 	m := j.remembered()
-	return m != nil && (m.Arguments != nil || m.Program != "") && j.entry.settings.Confirm != ConfirmAlways && j.takeRemembered(m)
+	return m != nil && (m.Arguments != nil || m.Program != "") && j.entry.settings.Confirm != ConfirmAlways &&
+		j.takeRemembered(m)
 }
 
 // unattended refuses a call that needs an approval in a run where no person can give one.

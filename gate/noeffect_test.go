@@ -33,7 +33,7 @@ func TestH16_NoEffect(t *testing.T) {
 		},
 		{name: "a rule asks", options: gate.Options{Rules: ask}, want: toolcrib.Ask, reason: toolcrib.ReasonNeedsConfirmation},
 		{name: "read only", scope: func(s *gate.Scope) { s.ReadOnly = true }, want: toolcrib.Refuse, reason: toolcrib.ReasonReadOnlyMode},
-		{name: "nobody can be asked", scope: func(s *gate.Scope) { s.Unattended = true }, want: toolcrib.Allow},
+		{name: "without a person", scope: func(s *gate.Scope) { s.Unattended = true }, want: toolcrib.Allow},
 		{name: "tainted", facts: func(f *gate.Facts) { f.Taint = []string{"x"} }, want: toolcrib.Allow},
 		{
 			name: "tainted, which denies", facts: func(f *gate.Facts) { f.Taint = []string{"x"} },

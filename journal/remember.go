@@ -99,7 +99,7 @@ func (c *ApprovalItem) RememberKinds() []string {
 }
 
 // Widest returns the widest kind that is safe: the folder for a file write, the program for a command
-// line. It returns "" if it is the first of [ApprovalItem.RememberKinds].
+// line. It returns "" for other calls.
 func (c *ApprovalItem) Widest() string {
 	kinds := c.RememberKinds()
 	for _, kind := range []string{RememberFolder, RememberProgram} {

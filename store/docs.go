@@ -281,7 +281,8 @@ func (m Remembered) Check() error {
 		return errors.New("remember: a run, its approval and who decided are needed")
 	case len(m.Arguments) > maxRememberedBytes:
 		return fmt.Errorf("remember: arguments of %d bytes, at most %d", len(m.Arguments), maxRememberedBytes)
-	case m.Program != "" && (m.Path != "" || m.Arguments != nil || len(m.Program) > maxRememberedPath || !utf8.ValidString(m.Program)):
+	case m.Program != "" && (m.Path != "" || m.Arguments != nil || len(m.Program) > maxRememberedPath ||
+		!utf8.ValidString(m.Program)):
 		return fmt.Errorf("remember: a program has no path or arguments, and at most %d bytes", maxRememberedPath)
 	case m.Path == "" && m.Folder, (m.Workspace == "") != (m.FolderID == ""):
 		return errors.New("remember: a folder goes with its path, and a workspace with what tells it")

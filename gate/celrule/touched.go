@@ -62,7 +62,9 @@ func (p openFields) FindStructFieldType(of, field string) (*types.FieldType, boo
 // resolved. The path is relative to the workspace if the file is inside, uses slashes, and ends in
 // one for a folder.
 func targetOf(t toolcrib.Target, root string, hidden []string, asked *[]string) target {
-	out := target{hidden: hidden, asked: asked, Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write}
+	out := target{
+		Kind: t.Kind, Name: types.String(t.Name), Path: types.String(""), Write: t.Write, hidden: hidden, asked: asked,
+	}
 	if t.Kind != toolcrib.TargetFile {
 		return out
 	}

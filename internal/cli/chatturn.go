@@ -422,9 +422,8 @@ func (c *chat) givenCall(ctx context.Context, name string, raw []byte) (*service
 	if name == shell.Name {
 		start.Approve = agent.ApproveAsk // [ownCommand] answers
 	}
-	run, err := c.carry(ctx, c.start.Approve, start.Given, func(ctx context.Context, f service.Front) (service.Run, error) {
-		return c.begin(ctx, start, f)
-	})
+	do := func(ctx context.Context, f service.Front) (service.Run, error) { return c.begin(ctx, start, f) }
+	run, err := c.carry(ctx, c.start.Approve, start.Given, do)
 	if err != nil {
 		c.front.Warn(strings.TrimSpace(c.a.cutOff(&run, err).Error()))
 		return nil, c.ctxCause(ctx)

@@ -57,7 +57,8 @@ func Always(calls []journal.ApprovalItem, session bool) []journal.Remember {
 	}
 	wide := usual
 	wide.Calls = calls[0].Widest()
-	if wide.Calls == "" || slices.ContainsFunc(calls, func(c journal.ApprovalItem) bool { return c.Widest() != wide.Calls }) {
+	other := func(c journal.ApprovalItem) bool { return c.Widest() != wide.Calls }
+	if wide.Calls == "" || slices.ContainsFunc(calls, other) {
 		return []journal.Remember{usual}
 	}
 	if wide.Calls == journal.RememberProgram {

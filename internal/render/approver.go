@@ -289,6 +289,6 @@ func remembers(
 		add(&parts, means(&m, &c))
 		place = m.Workspace
 	}
-	return parts, around("; asked about anyway by ", strings.Join(rules, ", "), "") + when(slices.ContainsFunc(calls, tainted),
-		"; where a run has read untrusted data, as this one has, it is asked about anyway"), place
+	return parts, around("; asked about anyway by ", strings.Join(rules, ", "), "") +
+		when(slices.ContainsFunc(calls, tainted), "; where a run has read untrusted data, as this one has, it is asked about anyway"), place
 }

@@ -137,7 +137,8 @@ func (d *Dialog) Keys() []Key {
 	if d.Ask.Kind == journal.ApprovalInDoubt {
 		return DoubtKeys(d.Another)
 	}
-	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each, d.Session), func(k Key) bool { return k.Name == KeyEdit && !d.Edits })
+	absent := func(k Key) bool { return k.Name == KeyEdit && !d.Edits }
+	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each, d.Session), absent)
 }
 
 // Prompt describes the input that is expected, or lists the keys.

@@ -140,7 +140,8 @@ records:
 func keptOf(r journal.Remembered, user string, run toolcrib.RunID) store.Remembered {
 	return store.Remembered{
 		Scope: r.Scope, User: user, Tool: r.Tool, Source: r.Source, Arguments: r.Arguments, Path: r.Path, Folder: r.Folder,
-		Program: r.Program, Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect, Run: run, ApprovalID: r.ApprovalID, By: r.By,
+		Program: r.Program, Workspace: r.Workspace, FolderID: r.FolderID, Effect: r.Effect,
+		Run: run, ApprovalID: r.ApprovalID, By: r.By,
 	}
 }
 

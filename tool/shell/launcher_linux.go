@@ -247,7 +247,22 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		}
 		args = append(args, how, h.Path, h.Path)
 	}
-	var closed []string
+	masks, closed := l.masks(roots)
+	args = append(args, masks...)
+	if l.lower != "" {
+		args = append(args, "--ro-bind", l.lower, l.lower)
+	}
+	if l.cache != "" {
+		args = append(args, "--bind", l.cache, l.cache)
+	}
+	args = append(append(args, closed...), "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
+		jail.Argument)
+	return args, copied, nil
+}
+
+// masks returns the arguments that mask the hidden paths below roots and the special files. closed makes the masked
+// folders read-only, after all mounts.
+func (l *launcher) masks(roots []string) (args, closed []string) {
 	inWorkspace := func(path string) bool { return within(path, l.Dir) }
 	private := slices.DeleteFunc(slices.Clone(l.installed.private), inWorkspace)
 	for _, path := range slices.Concat(l.options.Hidden, private) {
@@ -262,18 +277,10 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 			args = append(args, "--ro-bind", os.DevNull, path)
 		}
 	}
-	if l.lower != "" {
-		args = append(args, "--ro-bind", l.lower, l.lower)
-	}
 	for _, path := range l.special {
 		args = append(args, "--ro-bind", os.DevNull, path)
 	}
-	if l.cache != "" {
-		args = append(args, "--bind", l.cache, l.cache)
-	}
-	args = append(append(args, closed...), "--remount-ro", "/", "--chdir", l.Dir, "--", wrapped,
-		jail.Argument)
-	return args, copied, nil
+	return args, closed
 }
 
 // mounts reports whether the copy makes mounts.
@@ -292,7 +299,8 @@ func overlay(scratch, lower string) *jail.Cache {
 	}
 	own := filepath.Join(ownTmp, ".overlay")
 	return &jail.Cache{
-		Lower: lower, Upper: filepath.Join(own, "upper"), Work: filepath.Join(own, "work"), At: filepath.Join(ownTmp, ".cache"),
+		Lower: lower, Upper: filepath.Join(own, "upper"), Work: filepath.Join(own, "work"),
+		At: filepath.Join(ownTmp, ".cache"),
 	}
 }
 

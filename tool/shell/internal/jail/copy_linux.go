@@ -132,7 +132,8 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	return r.Run(stop)
 }
 
-// mount mounts the held paths and the cache in the namespace that bubblewrap has created. [Job.confine] removes the right to mount.
+// mount mounts the held paths and the cache in the namespace that bubblewrap has created. [Job.confine] removes the
+// right to mount.
 func (j *Job) mount() error {
 	if !j.Mounts {
 		return nil

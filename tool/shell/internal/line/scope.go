@@ -87,7 +87,8 @@ func entryOf(words []string) (*scopeEntry, int) {
 			return nil, 0
 		}
 	}
-	if all[words[0]+" "] != nil || len(words) < 2 || !subcommand.MatchString(words[1]) || slices.Contains(runners(), words[1]) {
+	if all[words[0]+" "] != nil || len(words) < 2 || !subcommand.MatchString(words[1]) ||
+		slices.Contains(runners(), words[1]) {
 		return nil, 0
 	}
 	return &scopeEntry{any: true}, 2
@@ -134,7 +135,7 @@ var (
 // leavesWorkspace reports whether a word looks like a path outside the workspace.
 func leavesWorkspace(w string) bool { return outsidePath.MatchString(w) || strings.HasPrefix(w, ":") }
 
-// scopes returns the table of programs with subcommands whose lines can be approved together. An option may stand in it
+// scopes returns the table of programs with subcommands whose lines can be approved together. An option may be in it
 // only if it names no program, no configuration, no output, no folder to work in and no server. A program in the
 // table has no scope but those in it.
 var scopes = sync.OnceValue(func() map[string]*scopeEntry {
@@ -157,7 +158,8 @@ var scopes = sync.OnceValue(func() map[string]*scopeEntry {
 		{"go mod tidy", "-e -x -go -compat"}, {"go mod verify", ""}, {"go mod vendor", "-e"}, {"go work sync", ""},
 		{"gofmt", "-l -d -w -s -e -r"}, {"gofumpt", "-l -d -w -e -extra -lang"}, {"goimports", "-l -d -w -e -local"},
 		{"staticcheck", "-checks -tags -tests"}, {"golangci-lint run", "--fix --timeout --fast --tests"},
-		{"cargo build", cargo}, {"cargo check", cargo}, {"cargo test", cargo}, {"cargo bench", cargo}, {"cargo clippy", cargo},
+		{"cargo build", cargo}, {"cargo check", cargo}, {"cargo test", cargo}, {"cargo bench", cargo},
+		{"cargo clippy", cargo},
 		{"cargo doc", cargo}, {"cargo fmt", cargo},
 		{"npm test", scripts}, {"npm run +", scripts}, {"pnpm test", scripts}, {"pnpm run +", scripts},
 		{"yarn test", scripts}, {"yarn run +", scripts}, {"jest", scripts}, {"vitest run", scripts},
