@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 )
 
-// What a body costs: it is read strictly once, checked, and decoded into its type.
+// The cost of a body: it is read strictly once, checked, and decoded into its type.
 func BenchmarkBody(b *testing.B) {
 	said := strings.Repeat("some words that were said, ", 40)
 	turn := `{"role":"user","content":"` + said + `"},{"role":"assistant","content":"` + said + `"},`

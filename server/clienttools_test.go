@@ -20,7 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// clientAgents are agents of scripts that call tools of the client.
+// clientAgents are agents whose scripts call the client's tools.
 const clientAgents = `
   picks: {model: picks/x}
   none: {model: picks/x, tools: []}
@@ -42,7 +42,7 @@ func openClient(t *testing.T) *house {
 	for name, text := range was {
 		scripts[name] = text
 	}
-	h := open(t, "") // writes the scripts
+	h := open(t, "") // also writes the scripts
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func openClient(t *testing.T) *house {
 	return h
 }
 
-// H12: a client may answer a call as soon as it hears of it, although others of the turn still run.
+// H12: a client may answer a call as soon as it is announced, while other calls of the turn still run.
 func TestH12_EarlyResults(t *testing.T) {
 	h := openClient(t)
 	if err := h.stop(); err != nil {
@@ -85,7 +85,7 @@ func TestH12_EarlyResults(t *testing.T) {
 			t.Errorf("%s %s", last.Event, last.Data)
 		}
 	}
-	// By POST, too, and for a run that does not wait for it.
+	// The same by POST, and for a run that does not wait for it.
 	var run service.Run
 	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","detach":true,`+pickTool+`}`)
 	h.eventually("the call", func() bool {
@@ -95,8 +95,7 @@ func TestH12_EarlyResults(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs/"+string(run.ID)+"/tool_results", ann, `{"tool_call_id":"call_1","body":1}`)
 }
 
-// H12: a run whose client carries out calls, by POST and by a new request with the transcript,
-// comes to the same answer.
+// H12: a run whose client executes calls has the same answer by POST and by a new request with the transcript.
 func TestH12_ClientTools(t *testing.T) {
 	h := openClient(t)
 	h.restart("client_tool_timeout: 1s", "client_tool_timeout: 1h")
@@ -133,7 +132,7 @@ func TestH12_ClientTools(t *testing.T) {
 		t.Errorf("the stream: %s", got)
 	}
 
-	// The fallback: a new request with the transcript.
+	// The fallback is a new request with the transcript.
 	messages := `{"role":"user","content":"Pick."},{"role":"assistant","tool_calls":[{"id":"a","name":"pick","arguments":{"n":1}}]},{"role":"tool","tool_call_id":"a","content":"seven"}`
 	var again service.Run
 	h.want(200, &again, "POST", "/api/runs", ann, `{"agent":"picks","messages":[`+messages+`],`+pickTool+`}`)
@@ -157,7 +156,7 @@ func TestH12_ClientTools(t *testing.T) {
 	} {
 		h.want(400, nil, "POST", "/api/runs", ann, bad)
 	}
-	// Neither the agent's list nor the request's own choice of the agent's tools is about them.
+	// Neither the agent's list nor the request's choice of the agent's tools applies to them.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"none","input":"Pick.",`+pickTool+`}`)
 	if run.Status != "waiting_for_tool" || run.Trace[1].Reason != "agent_allowlist" {
 		t.Errorf("%s %+v", run.Status, run.Trace)
@@ -166,7 +165,7 @@ func TestH12_ClientTools(t *testing.T) {
 	if run.Status != "waiting_for_tool" || run.Trace[1].Reason != "run_allowlist" {
 		t.Errorf("%s %+v", run.Status, run.Trace)
 	}
-	// What its client says writes is asked about before the client gets it.
+	// A call that writes, as its client says, needs an approval before the client gets it.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.","client_tools":[{"name":"pick","effect":"non_idempotent_write"}]}`)
 	// Another tool may have its name in another run.
 	person := h.token("ann", signIn)
@@ -182,7 +181,7 @@ func TestH12_ClientTools(t *testing.T) {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
 		return run.Status == "waiting_for_tool"
 	})
-	// A client that says nothing is not waited for.
+	// A run does not wait longer for a client that does not answer.
 	h.restart("client_tool_timeout: 1h", "client_tool_timeout: 1s")
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"picks","input":"Pick.",`+pickTool+`}`)
 	h.eventually("a timeout", func() bool {
@@ -191,7 +190,7 @@ func TestH12_ClientTools(t *testing.T) {
 	})
 }
 
-// A run that waits for its client survives the server, in which nothing of it is left.
+// A run that waits for its client survives the end of the server, and holds no memory there.
 func TestH12_Restart(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -229,8 +228,8 @@ func TestH12_Restart(t *testing.T) {
 	}
 }
 
-// A message is kept before it is answered and read once, whenever it comes; a run that has ended
-// takes none.
+// A message is stored before the request is answered, and read once, whenever it comes. A run that has ended takes
+// none.
 func TestMessages(t *testing.T) {
 	h := openClient(t)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -260,7 +259,7 @@ func TestMessages(t *testing.T) {
 	if got := strings.Join(said, " "); got != `{"text":"first","by":"ann"} {"text":"second","by":"ann"}` {
 		t.Error(got)
 	}
-	// A parked run keeps it, and is bounded.
+	// A parked run keeps messages, up to a bound.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at = "/api/runs/" + string(run.ID)
 	for i := range 32 {
@@ -280,7 +279,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// A message that another process takes is read before the next request, too, however soon that is.
+// A message that another process stores is read before the next request as well, however soon that comes.
 func TestMessagesByAnotherProcess(t *testing.T) {
 	h := openClient(t)
 	var script strings.Builder
@@ -317,7 +316,7 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 		case *journal.ModelRequest:
 			asked = append(asked, e.Time)
 		case *journal.Said:
-			late := 0 // one may have been about to begin
+			late := 0 // a request may have been about to begin
 			for _, at := range asked {
 				if at.After(kept[0]) {
 					late++
@@ -333,7 +332,7 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 	}
 }
 
-// However messages race with the end of a run, each is refused, or is in its events once.
+// However messages race with the end of a run, each is refused or is in its events once.
 func TestMessagesRaceWithTheEnd(t *testing.T) {
 	h := openClient(t)
 	if err := os.WriteFile(filepath.Join(h.dir, "talks.script"), []byte(strings.Repeat("- {text: one, delay: 20ms}\n", 64)), 0o600); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// failing is a provider that refuses, breaks, or is down after its first reply.
+// failing is a provider that refuses, breaks off, or is down after its first reply.
 func failing(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -41,13 +41,13 @@ func failing(t *testing.T) string {
 	return s.URL
 }
 
-// What a provider says, and where its key is configured, only administrators read, by whatever door; users
-// get the class and the ref under which the log has the rest (N21).
+// Only administrators read the message of a provider and the position of its key in the configuration, by every route.
+// Users get the class, and the ref under which the log has the rest (N21).
 func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 	url := failing(t)
 	text := "retry: {first: 0, max_elapsed: 0}\nproviders:\n"
 	agents := "agents:\n  keyless: {model: keyless/x}\n"
-	for i := range 60 { // one that fails too often is not asked for a while
+	for i := range 60 { // a provider that fails too often is not asked for a while
 		for _, kind := range []string{"refuses", "breaks", "later"} {
 			name := kind + strconv.Itoa(i)
 			text += "  " + name + ": {type: openai, base_url: " + url + "/" + name + "/v1, api_key: wrong-key-of-worker-7}\n"
@@ -173,11 +173,11 @@ func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 	}
 }
 
-// ofRun are the lines of the log about what a run does.
+// ofRun returns the lines of the log about a run.
 var ofRun = regexp.MustCompile(`(?m)^.*"run":".*\n`)
 
-// What a request is told is one line of the log with the user and the request, of bounded length, however many
-// tools of it are unknown (N4).
+// The notices of a request are one line of the log with the user and the request, of bounded length, however many of
+// its tools are unknown (N4).
 func TestN4_UnknownToolsAreOneLine(t *testing.T) {
 	h := open(t, "  lost: {model: slow/x, tools: [no_tool, also_none]}\n")
 	ann := h.token("ann", access.Scope{})

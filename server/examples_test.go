@@ -21,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// exampleScripts are what the models of the examples say.
+// exampleScripts are the replies of the models of the examples.
 func exampleScripts() map[string]string {
 	scripts := map[string]string{
 		"hello":   "- {text: Hello there.}\n",
@@ -46,16 +46,15 @@ func exampleScripts() map[string]string {
 	return scripts
 }
 
-// Each client's own examples work unchanged: with tools of the server, of the client and of both, an error of the
-// provider, an approval that is decided elsewhere, and three users behind one key who ask the same at once; and
-// what is special about it: agents that hand over, several steps, and a person who takes longer than
-// client_tool_timeout.
+// The examples of each client work unchanged: with tools of the server, of the client and of both, an error of the
+// provider, an approval that is decided elsewhere, and three users behind one key who ask the same at once. Some
+// clients have more: agents that hand over, several steps, and a person who takes longer than client_tool_timeout.
 func TestV1_Examples(t *testing.T) {
 	const celsius = `{"location":"New York","temperature":50} {"celsius":10} It is fine.`
 	for client, one := range map[string]struct {
 		packages string
-		texts    map[string]string // of the steps that it has beside those of all clients
-		uses     map[string]string // an agent, and the client tool that one of its runs must have used
+		texts    map[string]string // texts of its steps in addition to those of all clients
+		uses     map[string]string // client tools that runs must have used, by agent
 	}{
 		"openai": {"openai@7.59.0", map[string]string{"plain chat": "Hello there."}, map[string]string{"horoscope": "get_horoscope"}},
 		"agents": {
@@ -123,7 +122,7 @@ func TestV1_Examples(t *testing.T) {
 	}
 }
 
-// exampleStep is what a step of an example prints.
+// exampleStep is the output of a step of an example.
 type exampleStep struct {
 	Step, Text, Error string
 	Status            int
@@ -152,8 +151,8 @@ func (h *house) example(token, node, file string) map[string]exampleStep {
 	return steps
 }
 
-// results are what the completed runs of an agent have read from a tool, whether the call is theirs or came with the
-// conversation; and if the tool is "", what the user has said.
+// results returns what the completed runs of an agent have read from a tool, whether the call is theirs or came with
+// the conversation. If the tool is "", it returns the messages of the user.
 func (h *house) results(token, agent, tool string) (all []string) {
 	h.t.Helper()
 	var runs api.RunList
@@ -175,7 +174,7 @@ func (h *house) results(token, agent, tool string) (all []string) {
 	return all
 }
 
-// commandLine is an agent for the command line that has a server as its model.
+// commandLine is a command-line agent that uses a server as its model.
 type commandLine struct {
 	t   *testing.T
 	ask func(dir, model, prompt string, again bool) *exec.Cmd
@@ -191,8 +190,8 @@ func (c commandLine) run(dir, model, prompt string, again bool) string {
 
 var approvalID = regexp.MustCompile(`apr_[0-9A-Z]{26}`)
 
-// holds has two users behind one key ask the same at once, about files of their own; then a call of a server
-// tool waits for an approval, and the conversation continues after it.
+// holds has two users behind one key ask the same at once, about files of their own. Then a call of a server tool waits
+// for an approval, and the conversation continues after it.
 func (c commandLine) holds(h *house, token, tool string) {
 	c.t.Helper()
 	var outs [2]string
@@ -229,8 +228,8 @@ func (c commandLine) holds(h *house, token, tool string) {
 	}
 }
 
-// commandLineHouse has what the models of command lines say: first both ask for a tool of the server and one
-// of the client.
+// commandLineHouse has the replies of the models of command-line agents: both first ask for a tool of the server and
+// one of the client.
 func commandLineHouse(t *testing.T, call string) *house {
 	return scripted(t, map[string]string{
 		"hello":     "- {text: Hello there.}\n",
@@ -242,7 +241,7 @@ func commandLineHouse(t *testing.T, call string) *house {
 	}, "  files: {model: look/x, tools: [list_directory]}\n  waits: {model: write/x, tools: [write_file]}\n")
 }
 
-// Codex has the server as a model provider. Its tools in a namespace are found by that.
+// Codex uses the server as a model provider. Its tools in a namespace are found by that.
 func TestV1_Codex(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(npmtest.Package(t, "@openai/codex@0.171.0"), "node_modules/@openai/codex/bin/codex.js")
@@ -265,7 +264,7 @@ request_max_retries = 0
 		t.Fatal(err)
 	}
 	codex := commandLine{t, func(dir, model, prompt string, again bool) *exec.Cmd {
-		// The tests may run in a sandbox, in which that of Codex does not work.
+		// The tests may run in a sandbox in which the sandbox of Codex does not work.
 		args := []string{script, "exec", "--skip-git-repo-check", "-s", "danger-full-access", "-m", model}
 		if again {
 			args = append(args, "resume", "--last")
@@ -295,7 +294,7 @@ request_max_retries = 0
 	}
 }
 
-// qwen-code brings tools that have the names of the server's: it needs an agent without those.
+// qwen-code brings tools with names of the server's tools, so it needs an agent without those.
 func TestV1_QwenCode(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(npmtest.Package(t, "@qwen-code/qwen-code@0.24.4"), "node_modules/@qwen-code/qwen-code/cli-entry.js")

@@ -15,7 +15,7 @@ import (
 // line is a message of a client.
 type line map[string]any
 
-// turnOf is a turn of a conversation: what the user says and what was answered.
+// turnOf is a turn of a conversation: the message of the user and the answer.
 func turnOf(answer any) []line {
 	return []line{{"role": "user", "content": "read page.txt"}, {"role": "assistant", "content": answer}}
 }
@@ -56,7 +56,7 @@ team: {panels: {two: {agents: [default]}}}
 	return h
 }
 
-// chat sends a conversation, and returns the run that answers it.
+// chat sends a conversation and returns the run that answers it.
 func (h *house) chat(token, model string, messages []line, more ...string) (service.Run, openai.ChatCompletion) {
 	h.t.Helper()
 	raw, err := json.Marshal(messages)
@@ -76,7 +76,7 @@ func (h *house) runOf(token, id string) (run service.Run) {
 
 func asks(more ...line) []line { return append(more, line{"role": "user", "content": "go on"}) }
 
-// What a client brings back of a tainted run taints the run that reads it, in whatever form.
+// Text from a tainted run that a client sends back taints the run that reads it, in every form.
 func TestHistory_Tainted(t *testing.T) {
 	h := historyHouse(t)
 	ann, other, bob := h.token("ann", signIn), h.token("ann", signIn), h.token("bob", signIn)
@@ -160,7 +160,7 @@ func TestHistory_Tainted(t *testing.T) {
 	}
 }
 
-// A conversation of which each message is of an untainted run stays untainted, whatever the user has read elsewhere.
+// A conversation whose messages all come from untainted runs stays untainted, whatever the user has read elsewhere.
 func TestHistory_Clean(t *testing.T) {
 	h := historyHouse(t)
 	ann := h.token("ann", signIn)
@@ -192,7 +192,7 @@ func TestHistory_Clean(t *testing.T) {
 	}
 }
 
-// Every door by which a client brings messages looks at them.
+// Every route by which a client sends messages checks them.
 func TestHistory_Doors(t *testing.T) {
 	h := historyHouse(t)
 	ann := h.token("ann", signIn)
@@ -225,7 +225,7 @@ func TestHistory_Doors(t *testing.T) {
 	all := s.until(func(f socketFrame) bool { return f.Event == "done" })
 	check("a socket", all[len(all)-1].Run)
 
-	// What no run of the user has said counts as long as a tainted one is stored, also without its content.
+	// Text from no run of the user is untrusted while a tainted run is stored, even without its content.
 	unknown := strings.ReplaceAll(messages, "page", "paper")
 	h.want(200, &run, "POST", "/api/runs", ann, `{"messages":`+unknown+`}`)
 	if !slices.Contains(run.Taint, "earlier conversation") {
@@ -258,8 +258,8 @@ func TestHistory_Doors(t *testing.T) {
 	}
 }
 
-// A run that waits because of what the client brought does so over all agents, and a store that cannot say what
-// it knows is no run at all.
+// A run that waits because of the messages of its client waits with every agent, and if the store cannot say where they
+// come from, no run begins.
 func TestHistory_Asked(t *testing.T) {
 	h := historyHouse(t)
 	ann := h.token("ann", signIn)

@@ -37,9 +37,8 @@ import (
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
-// Two users with tokens that sign in and with narrow ones, over every route of the document that
-// reads: nobody sees what is the other's, and a narrow token no more than its own runs. A new
-// route cannot be forgotten.
+// Two users, with tokens of all rights and narrow ones, read every route of the document: no user sees what belongs to
+// the other, and a narrow token sees only its own runs. The test covers new routes.
 func TestTwoUsers(t *testing.T) {
 	h := open(t, "")
 	ann, narrow, other := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("ann", access.Scope{})
@@ -56,7 +55,7 @@ func TestTwoUsers(t *testing.T) {
 	ask := map[string]string{
 		"id": string(run.ID), "user": "ann", "session": "trip-of-ann", "parent": string(team.ID), "agent": "default",
 	}
-	secrets := func(r *service.Run, words, session string) []string { // what a request names first
+	secrets := func(r *service.Run, words, session string) []string { // names in a request
 		return []string{string(r.ID), r.Pending.ApprovalID, r.Pending.Digest, words, session}
 	}
 	own := secrets(&run, "the word of ann", "trip-of-ann")
@@ -90,7 +89,7 @@ func TestTwoUsers(t *testing.T) {
 					}
 					want := http.StatusNotFound
 					if strings.HasSuffix(op.Summary, ", for administrators") {
-						want = http.StatusForbidden // whatever the ID is
+						want = http.StatusForbidden // for every ID
 					}
 					for _, id := range ids {
 						writes++
@@ -120,7 +119,7 @@ func TestTwoUsers(t *testing.T) {
 	if reads < 100 || writes < 100 {
 		t.Errorf("%d requests that read, %d about another's", reads, writes)
 	}
-	// Nothing of it has changed, and its owners see it.
+	// Nothing was changed, and the owners still see it.
 	var now service.Run
 	h.want(200, &now, "GET", "/api/runs/"+string(run.ID), ann, "")
 	if now.Status != run.Status || now.Pending == nil || now.Pending.Digest != run.Pending.Digest {
@@ -129,14 +128,14 @@ func TestTwoUsers(t *testing.T) {
 	h.want(200, nil, "GET", "/api/runs/"+string(small.ID), ann, "")
 }
 
-// What a body or a head names of another's is not there either: sessions, runs, calls, keys of requests. What another
-// token of the same user has begun is hidden from a narrow one.
+// If a body or a header names something of another user, it does not exist either: sessions, runs, calls, keys of
+// requests. What another token of the same user has begun is hidden from a narrow token.
 func TestTwoUsers_Named(t *testing.T) {
 	h := openClient(t)
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
-	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1) // it waits all the time
+	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1) // the run waits all the time
 	h.start()
 	ann, narrow, bob := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("bob", signIn)
 	var run, waits service.Run
@@ -158,7 +157,7 @@ func TestTwoUsers_Named(t *testing.T) {
 	for _, c := range []struct {
 		what, method, path, body string
 		head                     []string
-		status                   int // 0 = any
+		status                   int // 0 means any
 	}{
 		{"a session's name", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"trip"}`, nil, 200},
 		{"a session's ID", "POST", "/api/runs", `{"agent":"slow","input":"Go on.","session_id":"` + string(run.SessionID) + `"}`, nil, 404},
@@ -178,7 +177,7 @@ func TestTwoUsers_Named(t *testing.T) {
 			}
 		}
 	}
-	// What they have begun under these names is theirs, and has nothing of hers; hers is as it was.
+	// What they have begun under these names is theirs and has nothing of hers; hers has not changed.
 	var list api.RunList
 	h.want(200, &list, "GET", "/api/runs?limit=100", bob, "")
 	for _, r := range list.Runs {
@@ -195,7 +194,7 @@ func TestTwoUsers_Named(t *testing.T) {
 		"Accept", "application/json, text/event-stream"); !bytes.Contains(data, []byte("read_file")) {
 		t.Errorf("her MCP session: %s", data)
 	}
-	// What a narrow token lacks is told apart from what its user may not do.
+	// Missing scope of a narrow token has another code than missing rights of its user.
 	reader := h.token("boss", access.Scope{Tools: []string{"read_*"}, Agents: []string{"slow"}})
 	for _, c := range []struct{ method, path, body, code string }{
 		{"POST", "/api/runs", `{"agent":"picks","input":"x"}`, "token_scope_insufficient"},
@@ -209,7 +208,7 @@ func TestTwoUsers_Named(t *testing.T) {
 	}
 }
 
-// leaks returns what an answer has of what is hidden, and the request had not.
+// leaks returns the parts of an answer that are hidden and were not in the request.
 func leaks(data []byte, hidden []string, request ...string) string {
 	for _, text := range hidden {
 		if bytes.Contains(data, []byte(text)) && !strings.Contains(strings.Join(request, " "), text) {
@@ -219,8 +218,8 @@ func leaks(data []byte, hidden []string, request ...string) string {
 	return ""
 }
 
-// Connections that are not requests, half ones, floods and bodies without end hold nobody up, and
-// cost the server bounded memory.
+// Connections without requests, half requests, floods and endless bodies hold up no other client, and use bounded
+// memory.
 func TestHostileConnections(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -245,7 +244,7 @@ func TestHostileConnections(t *testing.T) {
 	}
 	for what, w := range map[string]struct {
 		head string
-		want string // the beginning of the answer; "" = any, or none
+		want string // beginning of the answer; "" means any or no answer
 	}{
 		"many headers":     {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-A: b\r\n", 20_000) + "\r\n", "HTTP/1.1 431"},
 		"a large one":      {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 200<<10) + "\r\n\r\n", "HTTP/1.1 431"},
@@ -272,7 +271,7 @@ func TestHostileConnections(t *testing.T) {
 	h.want(200, nil, "GET", "/healthz", "", "")
 	h.want(200, nil, "GET", "/api/runs", ann, "")
 
-	// A body of a GB is cut at its bound.
+	// A body of a GB is cut off at its bound.
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -288,12 +287,12 @@ func TestHostileConnections(t *testing.T) {
 	if grown := int64(after.Sys) - int64(before.Sys); grown > 128<<20 {
 		t.Errorf("a body of 1 GB costs %d MB", grown>>20)
 	}
-	// One that is larger than arguments of tools may be is read as far as the bound lets it in.
+	// A body that is larger than the arguments of tools is read up to its bound.
 	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"`+strings.Repeat("a ", 1<<20)+`"}`)
 }
 
-// Of each user only so many requests are waited for whose bodies do not come. The next is refused at once,
-// its connection is closed, and others are not held up.
+// The server waits for a bounded number of requests of each user whose bodies do not arrive. The next one is refused at
+// once, its connection is closed, and others are not held up.
 func TestHalfBodies(t *testing.T) {
 	h := open(t, "")
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -316,7 +315,7 @@ func TestHalfBodies(t *testing.T) {
 		all = append(all, half())
 	}
 	becomes(server.MaxBodies)
-	answer, err := io.ReadAll(half()) // to its end
+	answer, err := io.ReadAll(half()) // to the end
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 429") || !strings.Contains(string(answer), "Retry-After: 1") {
 		t.Errorf("one too many: %q, %v", answer, err)
 	}
@@ -330,8 +329,8 @@ func TestHalfBodies(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs", ann, `{"input":"Go."}`)
 }
 
-// A server with as many connections as it may have answers the next client, whatever the others do, and
-// drops none that it is answering.
+// A server with the maximum of connections answers the next client, whatever the others do, and closes none that it is
+// answering.
 func TestConnections(t *testing.T) {
 	h := openWith(t, "providers: {held: {type: script, file: held.script}}\nagents: {default: {model: held/x}}\n",
 		map[string]string{"held.script": "- {text: late, delay: 1h}\n"})
@@ -379,7 +378,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// What a request repeats of itself in an error is bounded, and so are its lists.
+// The parts of a request that an error repeats are bounded, and so are its lists.
 func TestLargeBodies(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -398,7 +397,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// manyOf are more values than a list of a request may have.
+// manyOf are more values than a list in a request may have.
 func manyOf(format string) string {
 	all := make([]string, 10_001)
 	for i := range all {
@@ -416,8 +415,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// While the database is locked, requests that need to write get 503 with Retry-After, and a run
-// that was on its way continues afterwards.
+// While the database is locked, requests that need to write get 503 with Retry-After, and a running run continues
+// afterwards.
 func TestLockedDatabase(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -453,8 +452,8 @@ func TestLockedDatabase(t *testing.T) {
 	h.want(200, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count."}`)
 }
 
-// A database that is gone is 503 with Retry-After on every route that needs it, and the server
-// says that it is not ready.
+// A database that is gone is 503 with Retry-After on every route that needs it, and the server reports that it is not
+// ready.
 func TestDatabaseGone(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -472,8 +471,7 @@ func TestDatabaseGone(t *testing.T) {
 	h.want(200, nil, "GET", "/healthz", "", "")
 }
 
-// A limit holds for each user and address by itself, is not forgotten when many others come, and
-// is over after its time.
+// A limit applies to each user and address separately, is not forgotten when many others come, and ends after its time.
 func TestRateLimit(t *testing.T) {
 	h := open(t, "server: {rate_limit: 60}\n")
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -532,7 +530,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A reloaded configuration counts for the next request; one that opens the door to all is refused.
+// A reloaded configuration applies to the next request. One that opens the server to all is refused.
 func TestReload(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -579,7 +577,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A certificate that is renewed counts for the next connection; files that do not fit do not.
+// A renewed certificate is used for the next connection; files that do not match are not.
 func TestTLS_Renewed(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -643,7 +641,7 @@ func TestTLS_Renewed(t *testing.T) {
 	if got := serial(); got != 1 {
 		t.Errorf("serial %d", got)
 	}
-	renew(2, cert) // its key does not come yet
+	renew(2, cert) // its key is still missing
 	h.eventually("the files do not fit", func() bool {
 		if got := serial(); got != 1 {
 			t.Fatalf("serial %d", got)

@@ -47,7 +47,7 @@ var scripts = map[string]string{
 // never is the script of a run that does not end by itself.
 const never = "- {text: never, delay: 10m}\n"
 
-// house is a data folder with a server on it.
+// house is a server on a data folder.
 type house struct {
 	t       *testing.T
 	dir     string
@@ -56,11 +56,11 @@ type house struct {
 	server  *server.Server
 	url     string
 	stop    func() error
-	walls   string                          // why there is no sandbox; "" = as on this machine
-	routes  map[string]map[string]operation // of the document, by path and method
+	walls   string                          // why there is no sandbox; "" uses that of this machine
+	routes  map[string]map[string]operation // routes of the document, by path and method
 	schemas map[string]*jsonschema.Schema
 	mu      sync.Mutex
-	checks  map[string]*jsonschema.Resolved // of schemas, when they are used
+	checks  map[string]*jsonschema.Resolved // schemas in use
 	log     record
 }
 
@@ -77,7 +77,7 @@ func (r *record) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take returns the lines since it was called last.
+// take returns the lines since the last call.
 func (r *record) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func open(t *testing.T, more string) *house {
 	return openWith(t, agents+more, scripts)
 }
 
-// openWith starts it with a configuration, and scripts beside that.
+// openWith starts a server with a configuration and scripts.
 func openWith(t *testing.T, config string, scripts map[string]string) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), config: config}
@@ -127,7 +127,7 @@ func openWith(t *testing.T, config string, scripts map[string]string) *house {
 	return h
 }
 
-// scripted starts it with an agent for each of the scripts, by name; more follows in the list of agents.
+// scripted starts a server with an agent for each of the scripts, by name. more is added to the list of agents.
 func scripted(t *testing.T, scripts map[string]string, more string) *house {
 	t.Helper()
 	providers, agents, files := "providers:\n", "agents:\n  default: {model: hello/x}\n", map[string]string{}
@@ -139,7 +139,7 @@ func scripted(t *testing.T, scripts map[string]string, more string) *house {
 	return openWith(t, providers+agents+more, files)
 }
 
-// script writes what a model says from the next run on.
+// script sets the replies of a model from the next run on.
 func (h *house) script(name, text string) {
 	h.t.Helper()
 	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
@@ -147,7 +147,7 @@ func (h *house) script(name, text string) {
 	}
 }
 
-// restart starts another server instead of this one, with a change of its configuration.
+// restart replaces the server by another one with a changed configuration.
 func (h *house) restart(from, to string) {
 	h.t.Helper()
 	if err := h.stop(); err != nil {
@@ -157,7 +157,7 @@ func (h *house) restart(from, to string) {
 	h.start()
 }
 
-// start starts a server on the data folder, as the one before it has left that.
+// start starts a server on the data folder as the last one has left it.
 func (h *house) start() {
 	h.t.Helper()
 	path := filepath.Join(h.dir, "toolcrib.yaml")
@@ -173,7 +173,7 @@ func (h *house) start() {
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return walls },
 	})
 	log := slog.New(slog.NewJSONHandler(&h.log, nil))
-	h.service.Env.Notice = func(text string) { log.Info(text) } // as serve
+	h.service.Env.Notice = func(text string) { log.Info(text) } // as the command serve does
 	if err := h.service.Env.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func (h *house) read() {
 	for _, methods := range h.routes {
 		for method, op := range methods {
 			if op.RequestBody != nil && op.RequestBody.Content["application/json"].Schema.Ref == "" {
-				op.RequestBody = nil // another protocol has it
+				op.RequestBody = nil // it belongs to another protocol
 				methods[method] = op
 			}
 			for status, one := range op.Responses {
@@ -239,7 +239,7 @@ func (h *house) read() {
 	}
 }
 
-// check returns a schema of the document with those that it refers to; nil if the document lacks it.
+// check returns a schema of the document with those that it refers to, or nil if the document lacks it.
 func (h *house) check(name string) *jsonschema.Resolved {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -257,7 +257,7 @@ func (h *house) check(name string) *jsonschema.Resolved {
 	return h.checks[name]
 }
 
-// token adds a user, and returns a token of theirs.
+// token adds a user and returns a token of that user.
 func (h *house) token(user string, scope access.Scope) string {
 	h.t.Helper()
 	if _, err := h.service.People.User(h.t.Context(), root, user); err != nil {
@@ -313,7 +313,7 @@ func (h *house) request(method, path, token, body string, head ...string) *http.
 	return r
 }
 
-// ask sends a request, and holds the answer against the document.
+// ask sends a request and checks the answer against the document.
 func (h *house) ask(method, path, token, body string, head ...string) (int, http.Header, []byte) {
 	h.t.Helper()
 	res, err := http.DefaultClient.Do(h.request(method, path, token, body, head...))
@@ -331,7 +331,7 @@ func (h *house) ask(method, path, token, body string, head ...string) (int, http
 	return res.StatusCode, res.Header, data
 }
 
-// closed makes a schema refuse what the document does not have; clients are to take it.
+// closed makes a schema reject fields that the document does not have. Clients must accept them.
 func closed(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -346,11 +346,11 @@ func closed(s *jsonschema.Schema) {
 	closed(s.AdditionalProperties)
 }
 
-// fits holds an answer against the document.
+// fits checks an answer against the document.
 func (h *house) fits(method, path string, status int, data []byte) {
 	h.t.Helper()
 	path, _, _ = strings.Cut(path, "?")
-	name := "Failure" // where no route is for it
+	name := "Failure" // if there is no such route
 	for pattern, methods := range h.routes {
 		if op, ok := methods[strings.ToLower(method)]; ok && matches(pattern, path) {
 			known, ok := op.Responses[strconv.Itoa(status)]
@@ -387,7 +387,7 @@ func matches(pattern, path string) bool {
 	return true
 }
 
-// want sends a request and wants a status; the answer is read into out unless that is nil.
+// want sends a request and checks the status. The answer is decoded into out, unless that is nil.
 func (h *house) want(status int, out any, method, path, token, body string, head ...string) {
 	h.t.Helper()
 	got, _, data := h.ask(method, path, token, body, head...)
@@ -407,7 +407,7 @@ type event struct {
 	data string
 }
 
-// events reads a stream until it ends, or until what says so.
+// events reads a stream until it ends or until returns true.
 func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
 	h.t.Helper()
 	res, err := http.DefaultClient.Do(r)
@@ -445,7 +445,7 @@ func (h *house) events(r *http.Request, until func(event) bool) (all []event) {
 	return all
 }
 
-// fitsEvent holds an event against the document.
+// fitsEvent checks an event against the document.
 func (h *house) fitsEvent(e event) {
 	h.t.Helper()
 	for name, schema := range h.schemas {
@@ -468,7 +468,7 @@ func names(all []event) string {
 	return b.String()
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func (h *house) eventually(what string, is func() bool) {
 	h.t.Helper()
 	waittest.Until(h.t, what, is)

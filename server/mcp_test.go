@@ -32,7 +32,7 @@ var versions = []string{"2025-11-25", "2026-07-28"}
 // bearer adds a token to requests, and counts sessions.
 type bearer struct {
 	token   string
-	session string // the last that an answer named
+	session string // the last session that an answer named
 }
 
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -45,8 +45,8 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// editor connects a client as an editor is one, to a path of the server. answer is what its person
-// says; nil = it cannot ask.
+// editor connects a client like an editor to a path of the server. answer returns the answers of its person. If nil,
+// the client cannot ask.
 func (h *house) editor(path, token, version string, answer func(*sdk.ElicitParams) *sdk.ElicitResult,
 	o *sdk.ClientOptions,
 ) (*sdk.ClientSession, *bearer) {
@@ -97,8 +97,8 @@ func approving(*sdk.ElicitParams) *sdk.ElicitResult {
 
 var writing = map[string]any{"path": "b.txt", "content": "written"}
 
-// The tools of an agent over HTTP, in both generations of the protocol: read, written after the
-// client's person or one at toolcrib has approved, and not more than a token may.
+// The tools of an agent over HTTP, in both generations of the protocol. They read, and write after the client's person
+// or one at toolcrib has approved, and do no more than the token may.
 func TestMCP(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestMCP(t *testing.T) {
 			ann, narrow := h.token("ann", signIn), h.token("ann", access.Scope{Tools: []string{"list_directory"}})
 			work := filepath.Join(h.dir, "data", "workspaces", "ann")
 			written := func(name string) string {
-				data, _ := os.ReadFile(filepath.Join(work, name)) // may not be there
+				data, _ := os.ReadFile(filepath.Join(work, name)) // may not exist
 				return string(data)
 			}
 			c, b := h.editor("/mcp", ann, version, approving, nil)
@@ -130,7 +130,7 @@ func TestMCP(t *testing.T) {
 				t.Errorf("%+v %v", read, err)
 			}
 
-			// One that cannot ask: the API decides, and the run continues by itself.
+			// A client that cannot ask: the approval is decided over the API, and the run continues by itself.
 			c, _ = h.editor("/mcp/short", ann, version, nil, nil)
 			r = called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "later"})
 			view, _ := r.StructuredContent.(map[string]any)
@@ -146,7 +146,7 @@ func TestMCP(t *testing.T) {
 				t.Errorf("%s, %q", said(r), written("c.txt"))
 			}
 
-			// No more than the token may, and nothing of others.
+			// No more than the token may, and nothing of other users.
 			c, _ = h.editor("/mcp", narrow, version, approving, nil)
 			tools, err := c.ListTools(t.Context(), nil)
 			if err != nil || len(tools.Tools) != 2 {
@@ -163,7 +163,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// Clients hear of a tool that is switched off or on, and of the progress of a call.
+// Clients are notified of a tool that is switched off or on, and of the progress of a call.
 func TestMCP_Hears(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestMCP_Hears(t *testing.T) {
 			})
 			boss := h.token("boss", signIn)
 			for _, on := range []bool{false, true} {
-				h.eventually("the client is told", func() bool { // once its stream is there
+				h.eventually("the client is told", func() bool { // once its stream exists
 					for _, now := range []bool{!on, on} {
 						h.want(200, nil, "PUT", "/api/tools/read_file", boss, fmt.Sprintf(`{"enabled":%v}`, now))
 					}
@@ -200,7 +200,7 @@ func TestMCP_Hears(t *testing.T) {
 	}
 }
 
-// post sends a message as a client would that is written by hand.
+// post sends a message like a client that was written by hand.
 func (h *house) post(token, message string, head ...string) (*http.Response, string) {
 	h.t.Helper()
 	r := h.request("POST", "/mcp", token, message, append([]string{"Accept", "application/json, text/event-stream"}, head...)...)
@@ -231,7 +231,7 @@ func (h *house) begins(token string) string {
 	return id
 }
 
-// A session is for who has begun it, with the rights of then, and ends with DELETE.
+// A session belongs to the principal that began it, with the rights at that time, and ends with DELETE.
 func TestMCP_Sessions(t *testing.T) {
 	h := open(t, "")
 	ann, bob := h.token("ann", signIn), h.token("bob", signIn)
@@ -264,7 +264,7 @@ func TestMCP_Sessions(t *testing.T) {
 		t.Errorf("after DELETE: %d %s", res.StatusCode, text)
 	}
 
-	// A user has so many sessions at most; the oldest makes room.
+	// The sessions of a user are bounded; a new one replaces the oldest.
 	first := h.begins(ann)
 	for range 32 {
 		h.begins(ann)
@@ -278,8 +278,8 @@ func TestMCP_Sessions(t *testing.T) {
 	}
 }
 
-// What untrusted data a call has read counts for the session; without one, for the token, also
-// after the server was started again.
+// Untrusted data that a call has read taints the session or, without a session, the token, also after a restart of the
+// server.
 func TestMCP_Taint(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestMCP_Taint(t *testing.T) {
 			if text := said(called(t, c, "read_file", map[string]any{"path": escaped})); !strings.Contains(text, "[CANARY_REDACTED]") {
 				t.Errorf("the canary with an escape in a later call: %s", text)
 			}
-			// That of a run of another client, which is read as a resource, and each of calls side by side.
+			// The data of a run of another client, which is read as a resource, and of concurrent calls.
 			other := editor()
 			read, err := other.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "toolcrib://runs/last"})
 			if err != nil {
@@ -351,15 +351,15 @@ func TestMCP_Taint(t *testing.T) {
 	}
 }
 
-// meta is what a request without a session carries.
+// meta is the _meta of a request without a session.
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 
 const slowCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + meta +
 	`,"name":"agent__slow","arguments":{"task":"Count."}}}`
 
-// A response stream that its client closes cancels the call without a session; in a session it does
-// not, and DELETE does.
+// Without a session, a client that closes its response stream cancels the call. In a session that does not cancel the
+// call, but DELETE does.
 func TestMCP_Closed(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -408,7 +408,7 @@ func TestMCP_Closed(t *testing.T) {
 				return
 			}
 			<-left
-			h.connected(0) // the server knows that the client has left
+			h.connected(0) // the server has seen that the client is gone
 			if !is("running")() {
 				t.Fatalf("%+v", runs().Runs)
 			}
@@ -420,7 +420,7 @@ func TestMCP_Closed(t *testing.T) {
 	}
 }
 
-// A client whose connection breaks in the middle of a call reads the rest.
+// A client whose connection breaks during a call reads the rest.
 func TestMCP_TakenUp(t *testing.T) {
 	h := open(t, "")
 	ann, bob := h.token("ann", signIn), h.token("bob", signIn)
@@ -446,7 +446,7 @@ func TestMCP_TakenUp(t *testing.T) {
 		t.Fatal("no event has an ID")
 	}
 	head = append(head, "Last-Event-ID", id)
-	for _, late := range []bool{false, true} { // while it runs, and when it is over
+	for _, late := range []bool{false, true} { // while it runs, and after its end
 		var data []byte
 		h.eventually("the server knows that the connection broke", func() (ok bool) {
 			status, _, text := h.ask("GET", "/mcp", ann, "", head...)
@@ -466,7 +466,7 @@ func TestMCP_TakenUp(t *testing.T) {
 	}
 }
 
-// When the server ends, streams and sessions do, and the runs of calls continue at the next start.
+// Streams and sessions end with the server, and the runs of calls continue at the next start.
 func TestMCP_Restart(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -511,7 +511,7 @@ func TestMCP_Restart(t *testing.T) {
 	}
 }
 
-// The bounds of runs hold for calls, and a call that is refused for them can be made again.
+// The bounds of runs apply to calls, and a call that is refused for them can be made again.
 func TestMCP_RunsAreBounded(t *testing.T) {
 	h := open(t, "server: {max_runs_per_user: 1}\n")
 	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
@@ -534,7 +534,7 @@ func TestMCP_RunsAreBounded(t *testing.T) {
 	})
 }
 
-// Who has no good token is told where to find out more, as the protocol has it.
+// A client without a valid token learns where to get one, as the protocol defines it.
 func TestMCP_Authorization(t *testing.T) {
 	h := open(t, "server: {cors: ['https://crib.example']}\n")
 	h.token("ann", signIn)
@@ -565,7 +565,7 @@ func TestMCP_Authorization(t *testing.T) {
 	}
 }
 
-// What clients get wrong costs them an error of the house.
+// Invalid messages of clients are answered with errors like those of the API.
 func TestMCP_BadRequests(t *testing.T) {
 	h := open(t, "server: {max_body_bytes: 4096}\n")
 	ann := h.token("ann", signIn)
@@ -576,7 +576,7 @@ func TestMCP_BadRequests(t *testing.T) {
 	}{
 		"no JSON":          {"{", nil, 400},
 		"a number":         {"7", nil, 400},
-		"no method":        {`{"jsonrpc":"2.0","id":1}`, nil, 202}, // which would be an answer
+		"no method":        {`{"jsonrpc":"2.0","id":1}`, nil, 202}, // it is taken for an answer
 		"nothing accepted": {initialize, []string{"Accept", "text/html"}, 400},
 		"another type":     {initialize, []string{"Content-Type", "text/plain"}, 415},
 		"another version":  {initialize, []string{"MCP-Protocol-Version", "1999-01-01"}, 400},
@@ -602,7 +602,7 @@ func TestMCP_BadRequests(t *testing.T) {
 	h.want(405, nil, "GET", "/mcp", ann, "", "Accept", "text/event-stream")
 	h.want(404, nil, "GET", "/mcp/nobody", ann, "", "Accept", "text/event-stream")
 
-	// A call that cannot be carried out is answered as JSON-RPC has it, in a session and without.
+	// A call that cannot be executed is a JSON-RPC error, in a session and without.
 	for _, head := range [][]string{nil, {"Mcp-Session-Id", h.begins(ann)}} {
 		for call, want := range map[string]string{
 			`"id":12345678901234567890,"method":"no/such"`: `"error":{"code":-32601,"message":"method not found: \"no/such\""},"id":12345678901234567890`,
@@ -614,7 +614,7 @@ func TestMCP_BadRequests(t *testing.T) {
 			}
 		}
 	}
-	// Each message of a batch is answered by itself, as up to 2025-03-26.
+	// Each message of a batch is answered separately, as up to 2025-03-26.
 	batch := `[{"jsonrpc":"2.0","id":1,"method":"no/such"},{"jsonrpc":"2.0","id":"b","method":"tools/call"},` +
 		`{"jsonrpc":"2.0","method":"notifications/other"},{"jsonrpc":"2.0","id":3,"method":"ping"},` +
 		`{"jsonrpc":"2.0","id":4,"method":"notifications/initialized"}]`
@@ -634,7 +634,7 @@ func TestMCP_BadRequests(t *testing.T) {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}
 
-	// By hand, without a session: as curl would.
+	// By hand, without a session, as with curl.
 	res, text = h.post(ann, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_directory","arguments":{"path":"."}}}`)
 	if res.StatusCode != 200 || !strings.Contains(text, `entries`) {
 		t.Errorf("%d %s", res.StatusCode, text)

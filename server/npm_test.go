@@ -45,14 +45,14 @@ func (c *cutOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// told is what a client reports about its steps.
+// told is a client's report about its steps.
 type told map[string]struct {
 	Text, Finish, Pending, Code, Last string
 	N, Usage, Items, Status           int
 	Pieces, Next                      bool
 }
 
-// holds checks what every client must have told.
+// holds checks the reports that every client must make.
 func (c told) holds(t *testing.T, name string) {
 	t.Helper()
 	for step, want := range map[string]string{
@@ -127,11 +127,11 @@ func TestV1_OfficialClients(t *testing.T) {
 				got["responseStream"].Items != 2 || got["responseStream"].Last != "response.completed") {
 				t.Errorf("%s", out)
 			}
-			// What a retry has begun is one run, and the client's calls were carried out.
+			// The retries began one run, and the client's calls were executed.
 			var runs api.RunList
 			h.want(200, &runs, "GET", "/api/runs?agent=slow", token, "")
 			want := len(all)
-			if client == "ai" || client == "langchain" { // whose own retries do not say that they are some
+			if client == "ai" || client == "langchain" { // their retries are not marked as such
 				want++
 			}
 			if len(runs.Runs) != want {

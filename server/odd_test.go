@@ -20,7 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// odd are values in JSON that no client sends by mistake: each for whatever a body, a path or a query takes.
+// odd are JSON values that no client sends by mistake, for each part of a body, a path or a query.
 func odd() []string {
 	texts := []string{
 		`""`, `" "`, `"\u0000"`, `"a\u0000b"`, `"\ud800"`, `"\u001b[2J\u202e"`, `"."`, `".."`, `"../../etc"`, `"/"`, `"/dev/null"`,
@@ -33,7 +33,7 @@ func odd() []string {
 		strings.Repeat("[", 200)+strings.Repeat("]", 200), strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200))
 }
 
-// direct answers a request without a network, which takes no deadlines.
+// direct answers a request without a network, which has no deadlines.
 type direct struct{ *httptest.ResponseRecorder }
 
 func (direct) SetReadDeadline(time.Time) error  { return nil }
@@ -49,7 +49,7 @@ func (h *house) direct(ctx context.Context, method, path, token, body string) (i
 	return w.Code, w.Body.String()
 }
 
-// openOdd has a run that has ended, and a workspace with what a path may lead to.
+// openOdd returns a server with a run that has ended, and a workspace with files for paths.
 func openOdd(t *testing.T) (h *house, boss string, run service.Run) {
 	h = open(t, "server: {rate_limit: 1000000}\n")
 	h.script("slow.script", "- {text: done}\n")
@@ -65,15 +65,15 @@ func openOdd(t *testing.T) (h *house, boss string, run service.Run) {
 	return h, boss, run
 }
 
-// What a request has is never the server's fault: over all routes and all that they take, odd values are
-// answered with an error of the client's, without a stack, and with at most one line of the log.
+// No request causes an internal error: on all routes, odd values are answered with an error of the client, without a
+// stack, and with at most one line of the log.
 func TestContract9_OddValues(t *testing.T) {
 	h, boss, run := openOdd(t)
 	values, asked, started := odd(), 0, time.Now()
 	ask := func(method, path, body string) {
 		t.Helper()
 		asked++
-		// A client that leaves: events of a run that waits for an approval do not end.
+		// A client that leaves: the events of a run that waits for an approval do not end.
 		ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
 		defer leave()
 		status, answer := h.direct(ctx, method, path, boss, body)
@@ -131,7 +131,7 @@ func TestContract9_OddValues(t *testing.T) {
 
 var varied = regexp.MustCompile(`\{[a-z]+\}`)
 
-// A client that has gone away is no error of the server, whatever the request had come to (N4).
+// A client that has disconnected is not an error of the server, however far its request has come (N4).
 func TestN4_AbortedRequests(t *testing.T) {
 	h, boss, run := openOdd(t)
 	gone, cancel := context.WithCancel(t.Context())
@@ -151,7 +151,7 @@ func TestN4_AbortedRequests(t *testing.T) {
 	}
 }
 
-// Looking makes no folder: the first run of a user makes theirs.
+// Reading creates no folder: the first run of a user creates theirs.
 func TestContract9_LookingMakesNothing(t *testing.T) {
 	h := open(t, "")
 	boss, ann := h.token("boss", signIn), h.token("ann", signIn)

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
-// The document has nothing that generators of clients are known to stumble over.
+// The document has nothing that generators of clients are known to reject.
 func TestContract9_Document(t *testing.T) {
 	h := open(t, "")
 	_, _, text := h.ask("GET", "/api/openapi.json", "", "")
@@ -58,7 +58,7 @@ func TestContract9_Document(t *testing.T) {
 	}
 }
 
-// noBooleans refuses schemas that are true or false; only additionalProperties may be.
+// noBooleans rejects schemas that are true or false; only additionalProperties may be.
 func noBooleans(t *testing.T, at string, value any) {
 	t.Helper()
 	switch v := value.(type) {
@@ -76,12 +76,12 @@ func noBooleans(t *testing.T, at string, value any) {
 	}
 }
 
-// generators are what clients are made with.
+// generators generate clients.
 const generators = "@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 @hey-api/openapi-ts@0.99.0 " +
 	"typescript@5.9.3"
 
-// The document passes a linter, and what three generators make of it starts a run, reads it and its
-// events, lists it, and has the type of an error.
+// The document passes a linter, and the clients of three generators start a run, read it and its events, list it, and
+// have the type of an error.
 func TestContract9_GeneratedClients(t *testing.T) {
 	h := open(t, "")
 	h.script("demo.script", "- {text: hello}\n")
@@ -141,7 +141,7 @@ func TestContract9_GeneratedClients(t *testing.T) {
 			t.Helper()
 			return run(node, slices.Insert(args, 0, filepath.Join("node_modules", script))...)
 		}
-		js("@redocly/cli/bin/cli.js", "lint", "openapi.json") // which fails for errors, not for warnings
+		js("@redocly/cli/bin/cli.js", "lint", "openapi.json") // it fails for errors, not for warnings
 		js("openapi-typescript/bin/cli.js", "openapi.json", "-o", "schema.d.ts")
 		js("@hey-api/openapi-ts/bin/run.js", "-i", "openapi.json", "-o", "sdk", "-c", "@hey-api/client-fetch")
 		js("typescript/bin/tsc", "--strict", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",

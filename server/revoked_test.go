@@ -38,7 +38,7 @@ func (h *house) revoke(token string, cancel bool) {
 	}
 }
 
-// within reads a stream to its end, which must come within a second of what happens.
+// within reads a stream to its end, which must come within a second of a change.
 func (h *house) within(what string, res *http.Response, happens func()) string {
 	h.t.Helper()
 	ended := make(chan string, 1)
@@ -50,7 +50,7 @@ func (h *house) within(what string, res *http.Response, happens func()) string {
 	began := time.Now()
 	select {
 	case text := <-ended:
-		if took := time.Since(began); took > 5*time.Second { // a second, and what a busy machine takes
+		if took := time.Since(began); took > 5*time.Second { // one second, and time for a busy machine
 			h.t.Errorf("%s: the stream ends after %v", what, took)
 		}
 		return text
@@ -60,8 +60,8 @@ func (h *house) within(what string, res *http.Response, happens func()) string {
 	return ""
 }
 
-// M16: the streams of a token end with it, whatever makes it worthless, and those of another token of
-// the same user do not.
+// M16: the streams of a token end with it, however it becomes invalid, and those of another token of the same user do
+// not.
 func TestM16_RevokedStreams(t *testing.T) {
 	h := open(t, "")
 	h.script("slow.script", never)
@@ -80,7 +80,7 @@ func TestM16_RevokedStreams(t *testing.T) {
 			},
 		} {
 			ann := ann
-			if kind == "scoped" || name != "events" { // each revokes its own
+			if kind == "scoped" || name != "events" { // each kind revokes its own token
 				ann = h.token("ann", scope)
 			}
 			answers := make(chan *http.Response, 1)
@@ -142,8 +142,8 @@ func TestM16_RevokedSocket(t *testing.T) {
 	}
 }
 
-// M16: what a revoked token began ends: a run that waits at once, with its approval, also below another
-// run; and every run, decision and entry of the audit log names the token.
+// M16: the runs of a revoked token end. A run that waits ends at once, with its approval, also one below another run;
+// and every run, decision and entry of the audit log names the token.
 func TestM16_RevokedRuns(t *testing.T) {
 	h := open(t, "")
 	for kind, scope := range map[string]access.Scope{"sign-in": signIn, "scoped": {}} {
@@ -191,7 +191,7 @@ func TestM16_RevokedRuns(t *testing.T) {
 	}
 }
 
-// M16: with a run that waits for one below it both end.
+// M16: a run that waits for one below it ends together with it.
 func TestM16_RevokedTree(t *testing.T) {
 	h := openWith(t, agents+"  child: {model: slow/x}\n", map[string]string{
 		"demo.script": "- tool_calls: [{name: spawn, arguments: {agent: child, task: Write.}}]\n- {text: done}\n",
@@ -234,8 +234,7 @@ func TestM16_RevokedMCP(t *testing.T) {
 	h.within("MCP", listens, func() { h.revoke(ann, false) })
 }
 
-// M16: a run in the middle of its work ends with its next call, or at once where its token is revoked
-// with its runs.
+// M16: a running run ends with its next call, or at once if its token is revoked with its runs.
 func TestM16_RevokedDriven(t *testing.T) {
 	h := openWith(t, agents, map[string]string{
 		"demo.script": "- {text: x, delay: 1500ms, tool_calls: [{name: read_file, arguments: {path: x}}]}\n- {text: done}\n",
@@ -257,7 +256,7 @@ func TestM16_RevokedDriven(t *testing.T) {
 	}
 }
 
-// M16: each entry of the audit log that somebody causes by a token names it, those of others none.
+// M16: each entry of the audit log that is caused with a token names it, and others name none.
 func TestM16_AuditNamesToken(t *testing.T) {
 	h := open(t, "")
 	boss, ann := h.token("boss", signIn), h.token("ann", signIn)
@@ -309,7 +308,7 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	}
 }
 
-// M16: raised limits and a cancellation name the token of whoever did it, not that of the run.
+// M16: raised limits and a cancellation name the token with which they were made, not that of the run.
 func TestM16_AuditNamesTokenOfRuns(t *testing.T) {
 	h := open(t, "")
 	h.script("slow.script", never)
@@ -338,7 +337,7 @@ func TestM16_AuditNamesTokenOfRuns(t *testing.T) {
 	}
 }
 
-// M16: with an administrator go the runs that wait of the tokens that they issued.
+// M16: when an administrator is removed, the waiting runs of the tokens that they issued end.
 func TestM16_RevokedIssuer(t *testing.T) {
 	h := open(t, "")
 	h.token("ann", signIn)
@@ -365,7 +364,7 @@ func TestM16_RevokedIssuer(t *testing.T) {
 	}
 }
 
-// M16: a stream that an administrator began ends when they no longer are one; what they may still do, they may.
+// M16: a stream that an administrator began ends when they no longer are one. They keep the rights of a user.
 func TestM16_NoLongerAdministrator(t *testing.T) {
 	h := open(t, "")
 	h.script("slow.script", never)

@@ -19,8 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
-// Agents that ann and bob may use, and one that they may not. Each prompt, and the name of each
-// rule's file, is a mark.
+// Agents that ann and bob may use, and one that they may not. Each prompt, and the name of each rule's file, is a mark.
 const seenAgents = `
 providers: {demo: {type: script, file: demo.script}, quiet: {type: script, file: quiet.script}}
 agents:
@@ -31,20 +30,19 @@ team: {panels: {panel-of-concealed: {agents: [concealed]}, panel-of-reader: {age
 rules: [{name: writes, tools: [write_file], when: "true", then: ask}]
 `
 
-// seen is a data folder with runs of several users and tokens, and what each must not see of it.
+// seen is a data folder with runs of several users and tokens, and the marks that each must not see.
 type seen struct {
 	*house
 	tokens map[string]string // by kind
 	runs   map[string]string // by the kind that started it
-	asks   map[string]string // what each waits for
+	asks   map[string]string // approval that each waits for
 }
 
-// kinds are those of tokens: none at all, of a user with a scope, of the same user with all rights,
-// of another user, of whoever carries it, and those of an administrator.
+// kinds are the kinds of tokens: no token, one of a user with a scope, of the same user with all rights, of another
+// user, of a carrier, and of an administrator.
 var kinds = []string{"nobody", "scoped", "other scoped", "ann", "bob", "bearer", "other bearer", "scoped boss", "boss"}
 
-// openSeen starts a run as each kind, which waits for an approval that follows one that was
-// remembered.
+// openSeen starts a run for each kind, which waits for an approval after a remembered one.
 func openSeen(t *testing.T) *seen {
 	t.Helper()
 	h := &seen{
@@ -80,12 +78,12 @@ func openSeen(t *testing.T) *seen {
 	return h
 }
 
-// mark is in all that a run of a kind says and writes.
+// mark returns the text in everything that a run of a kind says and writes.
 func mark(kind string) string {
 	return "RUN-OF-" + strings.ToUpper(strings.ReplaceAll(kind, " ", "")) + "-"
 }
 
-// begin starts a run of a kind; its first call is remembered for the user, and the next one waits.
+// begin starts a run of a kind. Its first call is remembered for the user, and the next one waits.
 func (h *seen) begin(kind string) {
 	h.t.Helper()
 	h.script("demo.script", fmt.Sprintf(`
@@ -96,7 +94,7 @@ func (h *seen) begin(kind string) {
 	h.want(200, &run, "POST", "/api/runs", h.tokens[kind],
 		`{"input":"`+mark(kind)+`INPUT","session_id":"`+mark(kind)+`session"}`)
 	user := h.tokens[kind]
-	switch kind { // by a token with a scope nothing is remembered
+	switch kind { // a token with a scope remembers nothing
 	case "scoped", "other scoped":
 		user = h.tokens["ann"]
 	case "scoped boss", "bearer", "other bearer":
@@ -112,7 +110,7 @@ func (h *seen) begin(kind string) {
 	h.runs[kind], h.asks[kind] = string(run.ID), run.Pending.ApprovalID
 }
 
-// mayNot are the marks that no answer to a kind has.
+// mayNot returns the marks that no answer to a kind contains.
 func (h *seen) mayNot(kind string) (marks []string) {
 	if kind == "boss" {
 		return nil
@@ -132,18 +130,18 @@ func (h *seen) mayNot(kind string) (marks []string) {
 	return marks
 }
 
-// row is what is asked of a route: its path with the IDs of all that is stored, and bodies.
+// row has the requests for a route: its path with all stored IDs, and bodies.
 type row struct {
-	of     []string // what {id} and such stand for; nil = the path has none
-	query  []string // also asked for, one after the other
+	of     []string // values for {id} and the like; nil if the path has none
+	query  []string // queries, one for each request
 	bodies []string
 	head   []string
-	shows  []string                 // marks that an administrator reads there: it is the right question
-	may    []string                 // what those may read whose own run it is
-	ask    func(kind string) []byte // instead of a request
+	shows  []string                 // marks that an administrator reads there, which shows that the request is right
+	may    []string                 // marks that the owner of the run may read
+	ask    func(kind string) []byte // if set, replaces the request
 }
 
-// rows are what is asked of every route of the table.
+// rows are the requests for every route of the table.
 func (h *seen) rows() map[string]row {
 	var runs, asks, kept, sessions []string
 	for _, kind := range kinds[1:] {
@@ -241,7 +239,7 @@ func (h *seen) rows() map[string]row {
 	}
 }
 
-// explained asks of what is remembered and of every run.
+// explained returns requests about remembered approvals and every run.
 func (h *seen) explained(runs []string) []string {
 	bodies := []string{
 		`{"agent":"concealed"}`, `{"agent":"default"}`, `{"user":"ann.private"}`, `{"user":"bob.private"}`,
@@ -261,7 +259,7 @@ func (h *seen) assessed(runs []string) (bodies []string) {
 	return append(bodies, `{"answer":"x","agents":["concealed"],`+rubric)
 }
 
-// all are the IDs of the runs.
+// all returns the IDs of the runs.
 func (h *seen) all() (ids []string) {
 	for _, kind := range kinds[1:] {
 		ids = append(ids, h.runs[kind])
@@ -269,7 +267,7 @@ func (h *seen) all() (ids []string) {
 	return ids
 }
 
-// speakMCP sends messages of the Model Context Protocol, about every run, and returns the answers.
+// speakMCP sends messages of the Model Context Protocol about every run, and returns the answers.
 func (h *seen) speakMCP(kind, path string, runs, asks []string) []byte {
 	var all bytes.Buffer
 	send := func(method, name, params string) {
@@ -304,7 +302,7 @@ func (h *seen) speakMCP(kind, path string, runs, asks []string) []byte {
 	return all.Bytes()
 }
 
-// overSocket sends what a WebSocket takes, about every run.
+// overSocket sends the messages of a WebSocket about every run.
 func (h *seen) overSocket(kind string, runs, asks []string) []byte {
 	if kind == "nobody" {
 		_, _, data := h.ask("GET", "/api/ws", "", "")
@@ -330,8 +328,7 @@ func (h *seen) overSocket(kind string, runs, asks []string) []byte {
 	return all.Bytes()
 }
 
-// changes are routes that would change what the others are asked about; they are asked by those only
-// who may not.
+// changes are routes that would change the answers of the others. Only kinds that may not use them send them.
 func (h *seen) changes(name, id, kind string) bool {
 	method, path, _ := strings.Cut(name, " ")
 	if method == "GET" || !strings.Contains(path, "{id}") || path == "/api/approvals/{id}" {
@@ -345,12 +342,12 @@ func (h *seen) changes(name, id, kind string) bool {
 	return false
 }
 
-// No answer to a kind of token holds anything of a run, a user or an agent that it may not see. A
-// new route needs a row.
+// No answer to a kind of token contains anything of a run, a user or an agent that it may not see. A new route needs a
+// row.
 func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
 	h := openSeen(t)
 	rows, asked := h.rows(), 0
-	for _, method := range []string{"get", "post", "put", "delete"} { // what removes something comes last
+	for _, method := range []string{"get", "post", "put", "delete"} { // routes that remove something come last
 		for pattern, methods := range h.routes {
 			if _, ok := methods[method]; !ok {
 				continue
@@ -362,7 +359,7 @@ func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
 				continue
 			}
 			delete(rows, name)
-			for _, kind := range kinds { // those with the fewest rights come first
+			for _, kind := range kinds { // kinds with the fewest rights come first
 				answers := h.answers(name, &r, kind)
 				asked += len(answers)
 				never := h.mayNot(kind)
@@ -392,7 +389,7 @@ func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
 	t.Logf("%d answers", asked)
 }
 
-// answers are what a kind gets of a route, by what was asked.
+// answers returns the answers of a route to a kind, by request.
 func (h *seen) answers(name string, r *row, kind string) map[string][]byte {
 	method, pattern, _ := strings.Cut(name, " ")
 	out := map[string][]byte{}
@@ -444,7 +441,7 @@ func (h *seen) begun(out map[string][]byte, kind, at string, _ http.Header, data
 	}
 }
 
-// queries are what follows the path, without it too unless that would be a stream without an end.
+// queries returns the queries for a path, including none, unless that would be an endless stream.
 func (r *row) queries() []string {
 	if len(r.query) == 1 && r.query[0] == "until=now" {
 		return r.query
@@ -452,7 +449,7 @@ func (r *row) queries() []string {
 	return append([]string{""}, r.query...)
 }
 
-// without is an answer without the words of what was asked, which errors repeat.
+// without returns an answer without the text of the request, which errors repeat.
 func without(answer []byte, asked string) []byte {
 	for _, word := range regexp.MustCompile(`[\w.-]{9,}`).FindAllString(asked, -1) {
 		answer = bytes.ReplaceAll(answer, []byte(word), nil)
@@ -460,7 +457,7 @@ func without(answer []byte, asked string) []byte {
 	return answer
 }
 
-// What others call is not in the counts of tools.
+// The counts of tools do not include the calls of other users.
 func TestToolCounts_AreOnesOwn(t *testing.T) {
 	h := openSeen(t)
 	runs := int64(len(kinds) - 1)

@@ -25,7 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
-// samples are bodies that fit, by the names of their schemas.
+// samples are valid bodies, by the names of their schemas.
 var samples = map[string]string{
 	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
 	"DecisionRequest": `{"decision":"approve","digest":"0"}`, "Switch": `{"enabled":false}`, "ExplainRequest": `{}`,
@@ -39,8 +39,7 @@ var samples = map[string]string{
 	"MCPPromptRequest":  `{"prompt":{"server":"notes","name":"tell"}}`, "MCPResourceRequest": `{"server":"notes","uri":"note://one"}`,
 }
 
-// Every route of the document, with every way in which a request is not good: so no new
-// route can be forgotten.
+// Every route of the document rejects every kind of invalid request. The test covers new routes.
 func TestEveryRoute(t *testing.T) {
 	h := open(t, "server: {max_body_bytes: 4096}\n")
 	ann, boss := h.token("ann", access.Scope{}), h.token("boss", signIn)
@@ -100,7 +99,7 @@ func TestEveryRoute(t *testing.T) {
 			check("another host", 403, "forbidden", boss, body, "Host", "evil.example")
 			check("a page of somebody else", 403, "forbidden", boss, body, "Origin", "https://evil.example")
 			if op.Security != nil {
-				continue // open to all
+				continue // the route is open to all
 			}
 			check("no token", 401, "unauthorized", "", body)
 			check("a wrong scheme", 401, "unauthorized", "", body, "Authorization", "Basic "+ann)
@@ -108,15 +107,15 @@ func TestEveryRoute(t *testing.T) {
 			check("a changed token", 401, "token_invalid", ann[:len(ann)-4]+"AAAA", body)
 			tooOld := 410
 			if strings.HasPrefix(pattern, "/mcp") {
-				tooOld = 401 // as the Model Context Protocol has it
+				tooOld = 401 // as the Model Context Protocol requires
 			}
 			check("an expired token", tooOld, "token_expired", expired, body)
 			check("a revoked token", 401, "token_revoked", revoked, body)
-			if strings.HasSuffix(op.Summary, ", for administrators") && pattern != "/metrics" { // which tokens may read
+			if strings.HasSuffix(op.Summary, ", for administrators") && pattern != "/metrics" { // tokens may read it
 				admins++
 				check("a user who is no administrator", 403, "forbidden", bob, body)
 				check("an access token", 403, "forbidden", ann, body)
-				if op.RequestBody != nil { // rights come before what is sent
+				if op.RequestBody != nil { // rights are checked before the body
 					check("a user who is no administrator and sends no JSON", 403, "forbidden", bob, "{")
 				}
 			} else if strings.Contains(pattern, "{id}") {
@@ -157,7 +156,7 @@ func TestEveryRoute(t *testing.T) {
 	h.want(405, nil, "DELETE", "/api/runs", boss, "")
 }
 
-// Runs: their outcome, their list, a page after the other, cancelled, forked.
+// Runs: their outcome, their list in pages, cancelled, forked.
 func TestRuns(t *testing.T) {
 	h := open(t, "")
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -236,7 +235,7 @@ func TestRuns(t *testing.T) {
 	h.want(400, nil, "GET", "/api/runs?limit=-1", ann, "")
 }
 
-// Approvals: found, decided once and by whom they are for; the run continues by itself.
+// Approvals are found, and decided once by those who may. The run continues by itself.
 func TestApprovals(t *testing.T) {
 	h := open(t, "")
 	ann, bob, boss := h.token("ann", signIn), h.token("bob", signIn), h.token("boss", signIn)
@@ -281,7 +280,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("it wrote %q, %v", data, err)
 	}
 
-	// Other arguments, by an administrator; a denial; what is remembered.
+	// Other arguments, from an administrator; a denial; a remembered approval.
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +305,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("a remembered approval: %+v", run)
 	}
 
-	// Decided by another process: the server continues its run nevertheless.
+	// If another process decides, the server continues its run nevertheless.
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +422,7 @@ func TestNouns(t *testing.T) {
 	}
 }
 
-// A repeated request with the same key begins one run, also while the first is on its way.
+// Requests with the same key begin one run, also while the first is in progress.
 func TestIdempotencyKey(t *testing.T) {
 	h := open(t, "")
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -449,7 +448,7 @@ func TestIdempotencyKey(t *testing.T) {
 	h.want(400, nil, "POST", "/api/runs", ann, `{"input":"x"}`, "Idempotency-Key", strings.Repeat("k", 300))
 }
 
-// A repeated request to resume with the same key adds to its run once, also after a restart.
+// Requests to resume with the same key add to their run once, also after a restart.
 func TestIdempotencyKey_Resume(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", signIn)
@@ -474,8 +473,8 @@ func TestIdempotencyKey_Resume(t *testing.T) {
 	h.want(200, nil, "POST", path+"/resume", ann, `{"message":"Slowly."}`, "Idempotency-Key", "other")
 }
 
-// A stream has every kept event once, from wherever it is taken up, and the live ones; a
-// client that goes away ends no run.
+// A stream has every kept event once, from wherever it is resumed, and the live ones. A client that disconnects ends no
+// run.
 func TestStreams(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -505,7 +504,7 @@ func TestStreams(t *testing.T) {
 	}
 	h.want(400, nil, "GET", path, ann, "", "Last-Event-ID", "x")
 
-	// Gone after its first event; joined again while it runs, by two.
+	// The client disconnects after its first event; two clients join while the run continues.
 	h.events(h.request("POST", "/api/runs", ann, body, sse...), func(event) bool { return true })
 	h.want(200, &run, "GET", "/api/runs/last", ann, "")
 	path = "/api/runs/" + string(run.ID) + "/events"
@@ -519,7 +518,7 @@ func TestStreams(t *testing.T) {
 	}
 	both.Wait()
 
-	// A stream of a start ends when the run parks; that of its events stays.
+	// The stream of a start ends when the run parks; that of its events does not.
 	got := names(h.events(h.request("POST", "/api/runs", ann, `{"input":"Write."}`, sse...), nil))
 	if !strings.HasSuffix(got, "paused ") {
 		t.Errorf("it parked: %s", got)
@@ -542,8 +541,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// A run that is on its way when the server ends is taken up by the next one; a stream of it
-// says that it ends, and the rest of it is there afterwards.
+// A run that is in progress when the server ends is taken up by the next server. Its stream reports the end, and the
+// rest of it is there afterwards.
 func TestRestart(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -581,7 +580,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What a page of a configured origin may do, and what the bounds refuse.
+// The rights of a page from a configured origin, and requests over the bounds.
 func TestBounds(t *testing.T) {
 	h := open(t, "server: {cors: ['https://page.example'], rate_limit: 30, max_runs_per_user: 1}\n")
 	ann := h.token("ann", access.Scope{})
@@ -599,7 +598,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("a second run: %d %s", status, data)
 	}
 	for _, path := range []string{"/api/runs", "/v1/models"} {
-		for range 400 { // some come back meanwhile
+		for range 400 { // some are free again meanwhile
 			if status, head, data = h.ask("GET", path, ann, ""); status != 200 {
 				break
 			}
@@ -610,7 +609,7 @@ func TestBounds(t *testing.T) {
 	}
 	h.want(200, nil, "GET", "/healthz", "", "")
 
-	// Half requests, heads that do not end and broken ones hold nobody up.
+	// Half requests, endless headers and broken ones hold up no other client.
 	for _, text := range []string{
 		"GET /healthz HTTP/1.1\r\nHost: lo", "POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100<<10) + "\r\n\r\n", "\x00\x01\r\n\r\n",
@@ -625,8 +624,8 @@ func TestBounds(t *testing.T) {
 	h.want(200, nil, "GET", "/healthz", "", "")
 }
 
-// A body need not be called JSON beside a token: curl calls it a form. A page of another site could send that, but no
-// token.
+// With a token, a body may have another content type than JSON: curl sends that of a form. A page of another site could
+// send that, but not a token.
 func TestContentType(t *testing.T) {
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	h := open(t, "")
@@ -636,7 +635,7 @@ func TestContentType(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs", "", `{"input":"Write."}`)
 }
 
-// Who is nobody may act as anonymous where the configuration says so.
+// A client without a token acts as anonymous if the configuration allows it.
 func TestNoAuth(t *testing.T) {
 	h := open(t, "server: {auth: none}\n")
 	var run service.Run
@@ -658,7 +657,7 @@ func TestNoAuth(t *testing.T) {
 	}
 }
 
-// The first start makes one administrator.
+// The first start creates one administrator.
 func TestFirstStart(t *testing.T) {
 	h := open(t, "")
 	token, err := h.service.People.FirstStart(t.Context(), root)
@@ -674,7 +673,7 @@ func TestFirstStart(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key with which no run has begun stands for nothing: the next request with it begins one.
+// An Idempotency-Key that has begun no run is free: the next request with it begins one.
 func TestIdempotencyKey_NothingBegan(t *testing.T) {
 	h := open(t, "server: {max_runs_per_user: 1}\n")
 	ann := h.token("ann", access.Scope{})
@@ -695,7 +694,7 @@ func TestIdempotencyKey_NothingBegan(t *testing.T) {
 	})
 }
 
-// Runs of a user who has as many as they may do not keep those of others from being taken up.
+// Runs of a user who has reached a bound do not keep those of other users waiting.
 func TestRestart_OthersContinue(t *testing.T) {
 	h := open(t, "")
 	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
@@ -704,7 +703,7 @@ func TestRestart_OthersContinue(t *testing.T) {
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
 	var first service.Run
 	h.want(202, &first, "POST", "/api/runs", bob, `{"agent":"slow","input":"Count.","detach":true}`)
-	for range 2 { // the newest are looked at first
+	for range 2 { // the newest runs are looked at first
 		h.want(202, nil, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
 	}
 	if err := h.stop(); err != nil {
@@ -738,7 +737,7 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 			return run.Status == status
 		})
 	}
-	// The last was taken from the queue after all others: both of those wait for their agent's bound.
+	// The last run was taken from the queue after all others: both of those wait for their agent's bound.
 	for i, status := range []toolcrib.Status{
 		toolcrib.StatusRunning, toolcrib.StatusQueued, toolcrib.StatusQueued, toolcrib.StatusCompleted,
 	} {
@@ -753,7 +752,7 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 	is(2, toolcrib.StatusRunning)
 }
 
-// A reload changes how long the runs that wait already may wait.
+// A reload changes how long waiting runs may wait.
 func TestReload_Expire(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})
@@ -779,7 +778,7 @@ func TestReload_Expire(t *testing.T) {
 	}
 }
 
-// deadlined is an answer that notes whether its write had a deadline.
+// deadlined is an answer that records whether its writes had a deadline.
 type deadlined struct {
 	*httptest.ResponseRecorder
 	until, at time.Time
@@ -795,7 +794,8 @@ func (d *deadlined) Write(p []byte) (int, error) {
 	return d.ResponseRecorder.Write(p)
 }
 
-// No route without a token writes without a deadline: who does not read would hold its connection without end.
+// Every route without a token writes with a deadline. Otherwise a client that does not read would hold its connection
+// forever.
 func TestWriteDeadlines(t *testing.T) {
 	h := open(t, "")
 	s, err := server.New(server.Options{Service: h.service, Log: quiet})
@@ -812,8 +812,8 @@ func TestWriteDeadlines(t *testing.T) {
 	}
 }
 
-// What requests say literally: null is no field, a limit of 0 is not one that is missing, a decision for all
-// calls may have exceptions, and each error has its own code.
+// Requests are taken literally: null means absent, a limit of 0 is not absent, a decision for all calls may have
+// exceptions, and each error has its own code.
 func TestRequestsAsTheySay(t *testing.T) {
 	config := strings.Replace(agents, "providers: {", "providers: {gone: {type: script, file: gone.script}, ", 1)
 	config = strings.Replace(config, "slow: {type", "down: {type: script, file: down.script}, slow: {type", 1)
@@ -852,7 +852,7 @@ func TestRequestsAsTheySay(t *testing.T) {
 	}
 	h.want(400, &f, "GET", "/api/runs?cursor=nonsense", ann, "")
 
-	// What is wrong with the configuration is in the log, with its files. Administrators read what it is.
+	// Errors of the configuration are in the log, with its files. Administrators read them.
 	for token, want := range map[string]string{ann: "", h.token("boss", signIn): "providers.gone cannot be used"} {
 		h.want(400, &f, "POST", "/api/runs", token, `{"agent":"gone","input":"x"}`)
 		if strings.Contains(f.Message, h.dir) || strings.Contains(f.Message, "gone") != (want != "") || !strings.Contains(f.Message, want) {
@@ -865,14 +865,14 @@ func TestRequestsAsTheySay(t *testing.T) {
 		}
 	}
 
-	// Another agent's call, without a rule.
+	// A call of another agent, without a rule.
 	var decided map[string]any
 	h.want(200, &decided, "POST", "/api/gate/decide", ann, `{"tool":"list_directory","arguments":{"path":"."}}`)
 	if rule, ok := decided["rule"]; decided["decision"] != "allow" || !ok || rule != "" {
 		t.Errorf("the gate: %v", decided)
 	}
 
-	// One word for all calls, but for one of them.
+	// One decision for all calls except one.
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest := "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
 	var word api.Decided
@@ -890,7 +890,7 @@ func TestRequestsAsTheySay(t *testing.T) {
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 	at, digest = "/api/approvals/"+run.Pending.ApprovalID, `"digest":"`+run.Pending.Digest+`"`
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{}}}`)
-	// What would be left out of it is refused, and not decided.
+	// Calls that a decision would omit are rejected and not decided.
 	h.want(400, nil, "POST", at, ann, `{"decision":"approve","answer":"not b.txt",`+digest+`}`)
 	h.want(400, nil, "POST", at, ann, `{"decision":"approve","remember_calls":"folder",`+digest+`}`)
 	h.want(200, nil, "POST", at, ann, `{"decision":"approve",`+digest+`,"calls":{"call_2":{"decision":"deny"}}}`)
@@ -913,8 +913,8 @@ func TestRequestsAsTheySay(t *testing.T) {
 	}
 }
 
-// What is added to a run whose sub-agent waits for its limit is for the sub-agent; where
-// several wait, the request has to say for which.
+// An addition to a run whose sub-agent waits for its limit is for the sub-agent. If several wait, the request must name
+// one.
 func TestResume_LimitBelow(t *testing.T) {
 	spawn := "{name: spawn, arguments: {agent: short, task: Look.}}"
 	h := openWith(t, `providers: {boss: {type: script, file: boss.script}, short: {type: script, file: short.script}}
@@ -949,7 +949,7 @@ agents:
 	}
 }
 
-// A number that is given counts, also 0, and is refused where it says nothing.
+// A given number applies, also 0, and is rejected where it has no meaning.
 func TestNumbersThatAreGiven(t *testing.T) {
 	h := open(t, "")
 	ann, boss := h.token("ann", access.Scope{}), h.token("boss", signIn)
@@ -972,8 +972,8 @@ func TestNumbersThatAreGiven(t *testing.T) {
 	h.want(200, nil, "GET", path, ann, "")
 }
 
-// A run whose sub-agent is cancelled while that waits for a person continues, and is told so,
-// whichever process cancels.
+// A run whose sub-agent is cancelled while that waits for a person continues, and learns of it, whichever process
+// cancels.
 func TestCancelledSubAgent(t *testing.T) {
 	config := strings.Replace(agents, "providers: {", "providers: {boss: {type: script, file: boss.script}, ", 1)
 	h := openWith(t, config+"  boss: {model: boss/x}\n", map[string]string{
@@ -1002,7 +1002,7 @@ func TestCancelledSubAgent(t *testing.T) {
 	}
 }
 
-// What a decision needs and does not have is named.
+// An error names the missing parts of a decision.
 func TestDecide_AnswerMissing(t *testing.T) {
 	h := openWith(t, "providers: {s: {type: script, file: ask.script}}\nagents: {default: {model: s/x}}\n", map[string]string{
 		"ask.script": "- tool_calls: [{name: ask_user, arguments: {question: Which?}}]\n- {text: Thanks.}\n",

@@ -17,12 +17,12 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// Many open streams cost little each, one that nobody reads slows no run, and all of them end with
+// Many open streams use little memory each, one without a reader does not slow down its run, and all of them end with
 // the run.
 func TestManyStreams(t *testing.T) {
 	n, most := 1000, int64(64<<10)
 	if testing.Short() {
-		n, most = 200, 96<<10 // fewer share what is used once
+		n, most = 200, 96<<10 // with fewer, shared memory counts too much
 	}
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -35,7 +35,7 @@ func TestManyStreams(t *testing.T) {
 			conns[i] = h.stream(over, ann, run)
 		}
 		h.eventually(fmt.Sprintf("each of %d streams over %s takes at most %d bytes", n, over, most), func() bool {
-			each := (h.memory(n) - before) / int64(n) // more while some are still being answered
+			each := (h.memory(n) - before) / int64(n) // more while some requests are still being answered
 			t.Logf("%s: %d KiB for each of %d streams", over, each>>10, n)
 			return each <= most
 		})
@@ -48,7 +48,7 @@ func TestManyStreams(t *testing.T) {
 		t.Logf("%s: the run has ended after %s", over, time.Since(began))
 		var all sync.WaitGroup
 		for i, conn := range conns {
-			if i%2 == 1 { // nobody reads it
+			if i%2 == 1 { // without a reader
 				_ = conn.Close()
 				continue
 			}
@@ -67,7 +67,7 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// stream opens a connection on which the events of a run come, without what a client keeps beside it.
+// stream opens a connection with the events of a run, without the memory of an HTTP client.
 func (h *house) stream(over, token string, run service.Run) net.Conn {
 	h.t.Helper()
 	address := strings.TrimPrefix(h.url, "http://")
@@ -91,7 +91,7 @@ func (h *house) stream(over, token string, run service.Run) net.Conn {
 	return conn
 }
 
-// connected waits until the server has n connections, besides those that the client keeps for its next requests.
+// connected waits until the server has n connections, not counting the idle ones of the client.
 func (h *house) connected(n int) {
 	h.t.Helper()
 	h.eventually(fmt.Sprintf("%d connections", n), func() bool {
@@ -111,8 +111,8 @@ func (h *house) memory(n int) int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// Who starts a run and reads its events gets all of them, the live ones of its first reply too,
-// however quickly it comes, and each before what is kept of it.
+// A client that starts a run and reads its events gets all of them, including the live ones of its first reply, however
+// quickly it comes, and each before the kept event that it belongs to.
 func TestStreamsBegin(t *testing.T) {
 	h := open(t, "")
 	ann := h.token("ann", access.Scope{})

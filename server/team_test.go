@@ -41,7 +41,7 @@ var teamScripts = map[string]string{
 	"jud.script":  "- {text: '{\"items\":[{\"id\":\"a\",\"score\":1}]}'}\n",
 }
 
-// The routes of a team answer with the run and what the agents said.
+// The routes of a team return the run and the answers of the agents.
 func TestTeam_Routes(t *testing.T) {
 	h := openWith(t, teamAgents, teamScripts)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -51,7 +51,7 @@ func TestTeam_Routes(t *testing.T) {
 	if r == nil || len(r.Answers) != 2 || r.Answers[1].Response != "second" || r.WorkerTools == nil || len(r.WorkerTools.Rejected) != 1 {
 		t.Fatalf("%+v", run)
 	}
-	// The cap of the configuration holds, and a request may change it.
+	// The cap of the configuration applies, and a request may change it.
 	if calls := r.Answers[1].InnerCalls; len(calls) != 1 || calls[0].Status != "cost_cap_exceeded" || !r.WorkerTools.CostCap.BlockedAny {
 		t.Errorf("%+v", r.Answers[1])
 	}
@@ -89,7 +89,7 @@ func TestTeam_Routes(t *testing.T) {
 	h.want(400, nil, "POST", "/api/assess", ann, `{"answer":"x","agents":["jud"],"rubric":[{"id":"a","description":"","severity":"high"}]}`)
 }
 
-// In a session the agents of a team read what was said, with its files.
+// In a session, the agents of a team read the conversation with its files.
 func TestTeam_RoutesSession(t *testing.T) {
 	h := openWith(t, teamAgents, map[string]string{
 		"one.script": "- {text: Red.}\n- {text: Because it is red.}\n- {text: Still.}\n", "two.script": "- {text: unused}\n",
@@ -116,8 +116,8 @@ func TestTeam_RoutesSession(t *testing.T) {
 	}
 }
 
-// Why an agent gave no answer is in the answer of /v1, in that of the run and in its error; what its
-// provider said is not.
+// The reason why an agent gave no answer is in the answer of /v1, in that of the run and in its error; the text of its
+// provider is not.
 func TestTeam_ReasonsForUsers(t *testing.T) {
 	h := openWith(t, "providers: {one: {type: script, file: one.script}, bad: {type: script, file: bad.script}}\n"+
 		"agents: {one: {model: one/x}, bad: {model: bad/x}}\n"+
@@ -147,7 +147,7 @@ func TestTeam_ReasonsForUsers(t *testing.T) {
 	if !strings.Contains(run.Content, why) || !strings.Contains(run.Team.Answers[1].Error, "auth: the request to the model failed (ref_") {
 		t.Errorf("%+v %+v", run, run.Team)
 	}
-	// The failed agent alone is asked again, in a run that has the other answers.
+	// Only the failed agent is asked again, in a run that has the other answers.
 	var again service.Run
 	h.want(200, &again, "POST", "/api/runs/"+string(run.ID)+"/resume", ann, `{}`)
 	if again.ID == run.ID || len(again.Children) != 1 || len(again.Team.Answers) != 2 || again.Team.Answers[0].Response != "first" {
@@ -159,7 +159,7 @@ func TestTeam_ReasonsForUsers(t *testing.T) {
 	}
 }
 
-// agents.X.session bounds the runs and the teams of a session of a user, also over a restart.
+// agents.X.session bounds the runs and the teams of a session of a user, also across a restart.
 func TestSessionLimits_Routes(t *testing.T) {
 	h := openWith(t, "providers: {one: {type: script, file: one.script}}\n"+
 		"agents: {one: {model: one/x, session: {max_tokens: 20}}, free: {model: one/x}}\n", map[string]string{
@@ -194,8 +194,7 @@ func TestSessionLimits_Routes(t *testing.T) {
 	}
 }
 
-// A team's run that a server has left is taken up by the next one: nobody who has answered is
-// asked again.
+// A team's run that a server has left is taken up by the next one, and agents that have answered are not asked again.
 func TestTeam_Restart(t *testing.T) {
 	h := openWith(t, teamAgents, teamScripts)
 	ann := h.token("ann", access.Scope{})
@@ -220,8 +219,8 @@ func TestTeam_Restart(t *testing.T) {
 	}
 }
 
-// A page that a worker has read may send it to hosts that the configuration names, and to no host where
-// that allows any: the address would carry the question out.
+// A page that a worker has read may send it to hosts that the configuration names, but to none if the configuration
+// allows any host: the address could carry the question out.
 func TestTeam_AnyHost(t *testing.T) {
 	for allow, want := range map[string]string{`"ADDRESS/"`: "ok ok", `"ADDRESS/", "*"`: "ok refused"} {
 		t.Run(want, func(t *testing.T) {
@@ -250,8 +249,7 @@ func TestTeam_AnyHost(t *testing.T) {
 	}
 }
 
-// X11: what the configuration lets a session reach holds for the workers of a team, together with the
-// teams before it in that session.
+// X11: the limits of a session apply to the workers of a team, together with the teams before it in that session.
 func TestTeam_X11_SessionPolicies(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a page")
@@ -265,7 +263,7 @@ func TestTeam_X11_SessionPolicies(t *testing.T) {
 	h := openWith(t, "providers: {one: {type: script, file: one.script}, two: {type: script, file: two.script}}\n"+
 		"agents: {one: {model: one/x}, two: {model: two/x}}\n"+
 		"tools: {web: {allow: ['"+web.URL+"/', '"+other+"/'], allow_private: true, max_hosts_per_session: 1}}\n",
-		map[string]string{ // in a session a script continues after the answers that were given there
+		map[string]string{ // in a session, a script continues after the answers given there
 			"one.script": fetch(web.URL) + done + fetch(web.URL) + done, "two.script": fetch(other) + fetch(other) + done,
 		})
 	ann := h.token("ann", access.Scope{})

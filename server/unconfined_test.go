@@ -10,8 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// Where a server has no sandbox, nobody but an administrator, or whom the configuration names, runs what is not in the
-// built-in table: an approval does not help, and one that was given before does not either (tool_policy).
+// If a server has no sandbox, only administrators and users that the configuration names run programs that are not in
+// the built-in table. Neither an approval nor an earlier one helps (tool_policy).
 func TestC12_NoSandbox(t *testing.T) {
 	h := &house{
 		t: t, dir: t.TempDir(), walls: "switched off",
@@ -87,7 +87,7 @@ func TestC12_NoSandbox(t *testing.T) {
 			t.Errorf("me: %q", me.NoSandbox)
 		}
 	}
-	call(202, ann, "ls") // its path was judged; a person looks, as there is no sandbox
+	call(202, ann, "ls") // its path was judged; without a sandbox it needs an approval
 	call(202, boss, "id")
 	h.restart("printenv]", "printenv], unconfined: [bob, 'group:makers']")
 	call(202, h.token("bob", signIn), "id")

@@ -22,7 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// v1House is a server with agents for programs that speak OpenAI's APIs.
+// v1House is a server with agents for programs that use the APIs of OpenAI.
 func v1House(t *testing.T) *house {
 	t.Helper()
 	scripts := map[string]string{
@@ -61,7 +61,7 @@ func TestV1_Models(t *testing.T) {
 	}
 }
 
-// One model is found by its name, with the slash as it is or encoded, and by that of its agent.
+// A model is found by its name, with the slash literal or encoded, and by that of its agent.
 func TestV1_Model(t *testing.T) {
 	h := v1House(t)
 	narrow := h.token("bob", access.Scope{Agents: []string{"hello"}})
@@ -144,7 +144,7 @@ func TestV1_Chat(t *testing.T) {
 		t.Errorf("%+v %+v", finish, last)
 	}
 
-	// What is said on the way to the answer is in a stream, and not in an answer that is whole.
+	// Text before the answer is in a stream, and not in an answer that is sent as a whole.
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("steps", ""))
 	if *c.Choices[0].Message.Content != "It is empty." || c.Choices[0].Message.Reasoning != "Hm." {
 		t.Errorf("%+v", c.Choices[0].Message)
@@ -153,7 +153,7 @@ func TestV1_Chat(t *testing.T) {
 	if text != "I look.\n\nIt is empty." || all[1].Choices[0].Delta.Reasoning != "Hm." && all[2].Choices[0].Delta.Reasoning != "Hm." {
 		t.Errorf("%q %+v", text, all)
 	}
-	// With a schema the answer is one JSON value, in a stream too.
+	// With a schema the answer is one JSON value, in a stream as well.
 	format := `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}}`
 	_, text, _ = h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("json", format+`,"stream":true`)))
 	if text != `{"n":4}` {
@@ -165,8 +165,8 @@ func TestV1_Chat(t *testing.T) {
 	}
 }
 
-// The fields that usual clients send are taken: an answer ends before the first stop text, a model is
-// told how much to think, and what changes no answer is ignored.
+// The fields that usual clients send are accepted: an answer ends before the first stop text, a model learns how much
+// to think, and fields that change no answer are ignored.
 func TestV1_Fields(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", signIn)
@@ -177,10 +177,10 @@ func TestV1_Fields(t *testing.T) {
 		}
 	}
 	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("steps", `,"stream":true,"stop":["k.","is e"]`)))
-	if !strings.HasSuffix(text, "loo\n\nIt ") || strings.Contains(text, "look") { // the first piece may be told twice
+	if !strings.HasSuffix(text, "loo\n\nIt ") || strings.Contains(text, "look") { // the first piece may be sent twice
 		t.Errorf("%q", text)
 	}
-	// What a person reads of an approval is not the model's text.
+	// The text of an approval for a person is not the model's text.
 	if h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/api/approvals/apr_") {
 		t.Errorf("%+v", c.Choices[0].Message)
 	}
@@ -224,7 +224,7 @@ func TestV1_Failures(t *testing.T) {
 	check(chat, chatBody("hello", `,"n":2`), 400, invalid, "bad_request", "n")
 	check(chat, `{"model":"hello","messages":[]}`, 400, invalid, "bad_request", "messages")
 	check(chat, `{"model":"hello","messages":[{"role":"system","content":"x"}]}`, 400, invalid, "bad_request", "messages")
-	for _, model := range []string{"hello", "confer/two"} { // null is as good as absent
+	for _, model := range []string{"hello", "confer/two"} { // null means absent
 		check(chat, `{"model":"`+model+`","messages":null}`, 400, invalid, "bad_request", "")
 		check(responses, `{"model":"`+model+`","input":null}`, 400, invalid, "bad_request", "")
 	}
@@ -266,7 +266,7 @@ func TestV1_Responses(t *testing.T) {
 	if err := json.Unmarshal([]byte(all[len(all)-1].data), &last); err != nil || len(last.Response.Output) != 2 {
 		t.Errorf("%+v %v", last, err)
 	}
-	// One that fails says what was used until then.
+	// A failed request reports the usage until then.
 	all = h.events(h.request("POST", "/v1/responses", ann, `{"model":"breaks","input":"x","stream":true}`), nil)
 	end := all[len(all)-1]
 	if err := json.Unmarshal([]byte(end.data), &last); err != nil || end.name != "response.failed" || last.Response.Usage == nil || last.Response.Usage.Total != 7 {
@@ -274,8 +274,8 @@ func TestV1_Responses(t *testing.T) {
 	}
 }
 
-// A server tool that needs an approval ends the answer with a text; asked again, the answer is
-// that of the run.
+// A server tool that needs an approval ends the answer with a text. When the client asks again, it gets the answer of
+// the run.
 func TestV1_Approval(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", signIn)
@@ -316,7 +316,7 @@ func TestV1_Confer(t *testing.T) {
 	if text := *c.Choices[0].Message.Content; !strings.Contains(text, "Hello there.") || !strings.Contains(text, "Once upon a") {
 		t.Errorf("%q", text)
 	}
-	if c.Usage == nil || c.Usage.Prompt == 0 || c.Usage.Total == 0 { // of its agents
+	if c.Usage == nil || c.Usage.Prompt == 0 || c.Usage.Total == 0 { // usage of its agents
 		t.Errorf("%+v", c.Usage)
 	}
 	_, text, end := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"stream":true`)))
@@ -327,8 +327,8 @@ func TestV1_Confer(t *testing.T) {
 	h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"temperature":1`))
 }
 
-// A repeat is a request with the same key, or a retry, which takes the one run whose answer was not
-// fully sent. Any other request is a new one, whatever its body.
+// A repeat is a request with the same key, or a retry, which gets the one run whose answer was not fully sent. Any
+// other request is a new one, whatever its body.
 func TestV1_Retry(t *testing.T) {
 	h := v1House(t)
 	h.server.SetRetryWindow(10 * time.Minute)
@@ -362,7 +362,7 @@ func TestV1_Retry(t *testing.T) {
 		t.Errorf("%s, want %s", again.ID, keyed.ID)
 	}
 
-	// What was answered is not repeated; what is cut off is, by one retry of the same token.
+	// An answered request is not repeated. One that was cut off is, by one retry of the same token.
 	first := ask(ann, "x-stainless-retry-count", "1")
 	h.script("slow.script", "- {text: cut off, delay: 2s}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -389,8 +389,8 @@ func TestV1_Retry(t *testing.T) {
 	}
 }
 
-// A repeat of a failed request does not get the failure again: it begins again if nothing has
-// happened, and else its run continues, so that nothing happens twice.
+// A repeat of a failed request does not get the failure again: it begins again if nothing took effect, otherwise its
+// run continues, so that nothing takes effect twice.
 func TestV1_FailedIsRepeated(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
@@ -437,7 +437,7 @@ func TestV1_FailedIsRepeated(t *testing.T) {
 			t.Errorf("%v: %d runs", head, n-before)
 		}
 
-		// One that has ended is continued by another run.
+		// A run that has ended is continued by another run.
 		if keyed {
 			head[1] = "third"
 		}
@@ -457,7 +457,7 @@ func TestV1_FailedIsRepeated(t *testing.T) {
 	}
 }
 
-// A client that goes away ends its run if it does not come back.
+// The run of a client that disconnects ends if the client does not return.
 func TestV1_Gone(t *testing.T) {
 	h := v1House(t)
 	h.server.SetRetryWindow(10 * time.Minute)
@@ -496,7 +496,7 @@ func TestV1_Gone(t *testing.T) {
 		h.want(200, &run, "GET", "/api/runs/last", ann, "")
 		return string(run.Status)
 	}
-	// It comes back in time.
+	// It returns in time.
 	slow("slow", "4s")
 	leave(chatBody("slow", ""))
 	var c openai.ChatCompletion
@@ -507,7 +507,7 @@ func TestV1_Gone(t *testing.T) {
 	if n := runs(); n != 1 {
 		t.Errorf("%d runs", n)
 	}
-	// It does not; with a key it may.
+	// It does not return; with a key it may return later.
 	h.server.SetRetryWindow(100 * time.Millisecond)
 	slow("slower", "10m")
 	leave(chatBody("slower", ""))
@@ -519,7 +519,7 @@ func TestV1_Gone(t *testing.T) {
 
 const weatherTools = `"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
 
-// turn is a request with the client's call and its result.
+// turn returns a request with the client's call and its result.
 func turn(c openai.ChatCompletion, result, more string) string {
 	call, err := json.Marshal(c.Choices[0].Message.Calls[0])
 	if err != nil {
@@ -530,7 +530,7 @@ func turn(c openai.ChatCompletion, result, more string) string {
 		weatherTools + `}`
 }
 
-// The calls of a client: they park the run, whose results the next request brings, once.
+// A client's calls park the run, and the next request brings their results, once.
 func TestV1_ClientTools(t *testing.T) {
 	h := v1House(t)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -549,7 +549,7 @@ func TestV1_ClientTools(t *testing.T) {
 	if h.want(200, &again, "POST", path, ann, begins); again.Choices[0].Message.Calls[0].ID == m.Calls[0].ID {
 		t.Errorf("another request has the same calls: %+v", again)
 	}
-	// Those of somebody else, and those that nobody knows.
+	// Calls of another user, and unknown ones.
 	id := m.Calls[0].ID
 	h.want(404, nil, "POST", path, bob, turn(c, "sunny", ""))
 	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, openai.CallID(c.Toolcrib.RunID, 2)))
@@ -566,7 +566,7 @@ func TestV1_ClientTools(t *testing.T) {
 	if h.want(200, &again, "POST", path, ann, turn(c, "rainy", "")); again.Toolcrib.RunID == c.Toolcrib.RunID {
 		t.Errorf("another result is not read: %+v", again)
 	}
-	// What was asked first is still answered with the calls.
+	// The first request is still answered with the calls.
 	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
 		t.Errorf("%+v is not %+v", again, c)
 	}
@@ -576,7 +576,7 @@ func TestV1_ClientTools(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 
-	// A message after the results is read with them; a stream has the calls, too.
+	// A message after the results is read with them; a stream has the calls as well.
 	all, _, _ := h.chunks(h.request("POST", path, ann, strings.Replace(begins, "{", `{"stream":true,`, 1)))
 	c.Choices[0].Message = &openai.ChatMsg{Calls: all[len(all)-2].Choices[0].Delta.Calls}
 	if *all[len(all)-1].Choices[0].Finish != "tool_calls" || len(c.Choices[0].Message.Calls) != 1 || *c.Choices[0].Message.Calls[0].Index != 0 {
@@ -607,7 +607,7 @@ func TestV1_ClientTools(t *testing.T) {
 	}
 }
 
-// heard are the messages that a run has read.
+// heard returns the messages that a run has read.
 func (h *house) heard(run, token string) (all []string) {
 	h.t.Helper()
 	for _, e := range h.events(h.request("GET", run+"/events", token, ""), func(e event) bool { return e.name == "done" }) {
@@ -618,7 +618,7 @@ func (h *house) heard(run, token string) (all []string) {
 	return all
 }
 
-// pairTurn is a request with the results of both calls of the agent pair, and more messages.
+// pairTurn returns a request with the results of both calls of the agent pair, and more messages.
 func pairTurn(h *house, c openai.ChatCompletion, result, more string) string {
 	calls, err := json.Marshal(c.Choices[0].Message.Calls)
 	if err != nil {
@@ -631,8 +631,8 @@ func pairTurn(h *house, c openai.ChatCompletion, result, more string) string {
 	return ask + more + `],` + weatherTools + `}`
 }
 
-// A request that is refused says nothing to the run. One with the result of a call that was answered
-// in another way continues it: the first result counts.
+// A rejected request adds nothing to the run. One with a result of a call that was answered differently continues the
+// run: the first result applies.
 func TestV1_AnsweredElsewhere(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
@@ -655,8 +655,8 @@ func TestV1_AnsweredElsewhere(t *testing.T) {
 	}
 }
 
-// A request that has results for a run and asks for something else is answered by another run, which has the
-// conversation, its taint, and what took effect; the run that waited is cancelled.
+// A request with results for a run that asks for something else is answered by another run, which has the conversation,
+// its taint, and its effects; the waiting run is cancelled.
 func TestV1_HandOff(t *testing.T) {
 	mixed := "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}, {name: read_file, arguments: {path: out.txt}}]\n" +
 		"- tool_calls: [{name: get_weather, arguments: {city: Rome}}]\n- text: as it was\n"
@@ -674,7 +674,7 @@ server: {client_tool_timeout: 1h}
 		if responses {
 			path = "/v1/responses"
 		}
-		// body is a request; call = "" without results.
+		// body returns a request; if call is "", without results.
 		body := func(model, system, tools, more, call, result, said string) string {
 			switch {
 			case tools != "" && responses:
@@ -729,7 +729,7 @@ server: {client_tool_timeout: 1h}
 			if first.Status != "waiting_for_tool" || len(first.Trace) != 3 || !slices.Contains(first.Taint, "read_file") {
 				t.Fatalf("%s: %+v", name, first)
 			}
-			// Whatever round a script is at: the same write, and the end.
+			// Whatever the round of a script: the same write, and the end.
 			again := "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: x}}]\n"
 			same := strings.HasPrefix(name, "the same")
 			if !same && name != "another agent" && name != "no tools" {
@@ -754,7 +754,7 @@ server: {client_tool_timeout: 1h}
 			if text := string(kept); !strings.Contains(text, "sunny") || !strings.Contains(text, `"already_ran"`) {
 				t.Errorf("%s: the new run has no conversation, or no notice: %.3000s", name, text)
 			}
-			// A repeat of the results of a run that has ended is another run, too.
+			// Results for a run that has ended are read by another run as well.
 			if third := answer(body("default", "One.", tool, "", openai.CallID(first.ID, 3), "late", "")); third.ID == first.ID || third.ID == second.ID {
 				t.Errorf("%s: late results: %+v", name, third)
 			}
@@ -762,7 +762,7 @@ server: {client_tool_timeout: 1h}
 	}
 }
 
-// Results that come after their time are read by another run, and so are those that a client has edited.
+// Late results are read by another run, and so are those that a client has edited.
 func TestV1_LateResults(t *testing.T) {
 	h := v1House(t)
 	h.restart("team:", "server: {client_tool_timeout: 1s}\nteam:")
@@ -779,8 +779,8 @@ func TestV1_LateResults(t *testing.T) {
 	}
 }
 
-// An agent without tools runs its client's, also those with the names of tools that the server does
-// not offer it, or that were switched off there. Where the server's is offered, the request is refused.
+// An agent without tools runs its client's tools, including those with names of tools that the server does not offer
+// it, or that were switched off there. If the server offers the tool, the request is rejected.
 func TestV1_ClientToolsAlone(t *testing.T) {
 	h := openWith(t, "providers: {reads: {type: script, file: reads.script}}\n"+
 		"agents:\n  default: {model: reads/x}\n  alone: {model: reads/x, tools: []}\n  other: {model: reads/x, tools: [list_directory]}\n",
@@ -800,8 +800,8 @@ func TestV1_ClientToolsAlone(t *testing.T) {
 	}
 }
 
-// Of different requests at once with results for one run, one continues it, and leaves its message
-// there; the others leave nothing in it.
+// Of different concurrent requests with results for one run, one continues it and leaves its message there; the others
+// leave nothing in it.
 func TestV1_AtOnce(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
@@ -833,7 +833,7 @@ func TestV1_AtOnce(t *testing.T) {
 	}
 }
 
-// What a careless or hostile client sends costs it an error, and nobody else anything.
+// Invalid input of a careless or hostile client is an error for it, and affects no other client.
 func TestV1_Hostile(t *testing.T) {
 	h := v1House(t)
 	ann := h.token("ann", access.Scope{})
@@ -862,7 +862,7 @@ func TestV1_Hostile(t *testing.T) {
 		}
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
-	// A keyword of a client tool's schema that cannot be checked breaks no request.
+	// A keyword of a client tool's schema that cannot be checked is not an error.
 	for _, odd := range []string{
 		`"pattern":"^(?!x)"`, `"required":true`, `"description":null`, `"type":"any"`, `"$ref":"#/gone"`, `"exclusiveMinimum":true`,
 	} {
@@ -871,7 +871,7 @@ func TestV1_Hostile(t *testing.T) {
 	}
 }
 
-// A server that ends and begins again has forgotten no request: its clients ask again at once.
+// A restarted server knows the requests of before: its clients ask again at once.
 func TestV1_Restart(t *testing.T) {
 	h := v1House(t)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -925,7 +925,7 @@ func TestV1_Restart(t *testing.T) {
 	}
 }
 
-// Requests beyond those that can be kept push out the oldest, and are answered.
+// Requests beyond the bound push out the oldest, and are answered.
 func TestV1_ManyRequests(t *testing.T) {
 	h := v1House(t)
 	h.server.KeepRequests(2)

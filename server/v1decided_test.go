@@ -8,8 +8,8 @@ import (
 	"github.com/toolcrib/toolcrib/server/openai"
 )
 
-// After an answer that says that an approval is needed, the next turn knows what came of it, whoever decided and
-// however; somebody else's approval is not told.
+// After an answer that says that an approval is needed, the next turn learns the decision, whoever made it and by
+// whatever route. Approvals of other users are not reported.
 func TestV1_DecidedElsewhere(t *testing.T) {
 	h := v1House(t)
 	ann, bob, boss := h.token("ann", signIn), h.token("bob", signIn), h.token("boss", access.Scope{SignIn: true})
@@ -47,7 +47,7 @@ func TestV1_DecidedElsewhere(t *testing.T) {
 			}
 		}
 	}
-	// Of a sub-agent's approval the chat gets the answer of the run that it asked.
+	// After a sub-agent's approval, the chat gets the answer of the run that it asked.
 	var c openai.ChatCompletion
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("sends", ""))
 	p := c.Toolcrib.Pending

@@ -11,8 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib/server/openai"
 )
 
-// An item_reference is the item that it refers to, of whatever answer: replies on the way, calls, a text about an
-// approval also after the decision, JSON of a schema.
+// An item_reference is resolved to the item, of any answer: replies before the answer, calls, a text about an approval
+// also after the decision, JSON of a schema.
 func TestV1_ItemReference(t *testing.T) {
 	h := v1House(t)
 	ann, bob := h.token("ann", signIn), h.token("bob", signIn)

@@ -76,7 +76,7 @@ func (s *socket) next() (f socketFrame, err error) {
 	return f, err
 }
 
-// until reads frames up to one that is so.
+// until reads frames up to one that matches.
 func (s *socket) until(is func(socketFrame) bool) (all []socketFrame) {
 	s.h.t.Helper()
 	for {
@@ -113,8 +113,8 @@ func isEvent(names ...string) func(socketFrame) bool {
 	}
 }
 
-// H12: a run whose client tools are carried out over a WebSocket comes to the same end as over
-// POST; decisions, messages and cancelling work over it, too.
+// H12: a run whose client executes its tools over a WebSocket ends like one over POST. Decisions, messages and
+// cancelling work there as well.
 func TestH12_WebSocket(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -191,7 +191,7 @@ func TestH12_WebSocket(t *testing.T) {
 	s.send(fmt.Sprintf(`{"type":"cancel","id":"c","run_id":%q}`, last.Run))
 	s.wants("c", "error", `"conflict"`)
 
-	// Whoever comes back joins where they were.
+	// A client that reconnects joins where it was.
 	again := h.socket(ann)
 	again.send(fmt.Sprintf(`{"type":"join","run_id":%q,"after":%d}`, last.Run, last.Seq))
 	rest := again.until(isEvent("done"))
@@ -200,7 +200,7 @@ func TestH12_WebSocket(t *testing.T) {
 	}
 }
 
-// What is wrong costs an error frame and nothing else; others' runs are not there.
+// An invalid message causes an error frame and nothing else; runs of other users do not exist.
 func TestWebSocketBadInput(t *testing.T) {
 	h := openClient(t)
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -257,7 +257,7 @@ func TestWebSocketBadInput(t *testing.T) {
 		}
 	}
 	h.want(400, nil, "GET", "/api/ws", ann, "")
-	// A run continues without its client, and a server that ends says so.
+	// A run continues without its client, and a server that ends reports it.
 	s = h.socket(ann)
 	s.send(`{"type":"run","body":{"agent":"talks","input":"Talk."}}`)
 	first := s.until(isEvent("run_started"))[0]
@@ -280,7 +280,7 @@ func TestWebSocketBadInput(t *testing.T) {
 	}
 }
 
-// A client that reads too slowly is told to join again, and then misses nothing.
+// A client that reads too slowly is asked to join again, and then misses nothing.
 func TestWebSocketSlow(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -320,8 +320,8 @@ func TestWebSocketSlow(t *testing.T) {
 	}
 }
 
-// A run that cannot be followed does not begin: its client has not got the ID and would ask for a
-// second one. What was left can be joined at once, and says nothing more until then.
+// A run that cannot be followed does not begin: its client has no ID and would start a second one. A run that was left
+// can be joined at once, and sends nothing until then.
 func TestWebSocketJoins(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -342,7 +342,7 @@ func TestWebSocketJoins(t *testing.T) {
 	}
 }
 
-// A run stays joined until it ends: whoever has read its end can join it again.
+// A run stays joined until it ends; a client that has read its end can join it again.
 func TestWebSocketJoinsEnded(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
@@ -360,7 +360,7 @@ func TestWebSocketJoinsEnded(t *testing.T) {
 	}
 }
 
-// Contract §9: what a run asks for is decided as soon as its event is there, whichever way a client hears of it.
+// An approval is decided as soon as its event is sent, by whatever route the client gets it.
 func TestContract9_DecidedAtOnce(t *testing.T) {
 	h := openWith(t, `
 providers: {writes: {type: script, file: writes.script}, asks: {type: script, file: asks.script}}

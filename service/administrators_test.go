@@ -17,9 +17,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// What is for administrators is refused to everybody else, whatever they ask for: to a
-// user, to a token of an administrator, to somebody without a name. What can be seen of
-// oneself shows nothing of others.
+// Operations for administrators are refused to everyone else: to a user, to a token of an administrator, and to a
+// principal without a name. What users may see about themselves shows nothing about others.
 func TestAdministrators(t *testing.T) {
 	s := open(t)
 	started, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
@@ -55,7 +54,7 @@ func TestAdministrators(t *testing.T) {
 	}
 }
 
-// forAdministrators are the operations that are for them.
+// forAdministrators are the operations for administrators.
 func forAdministrators(s *service.Service, run, token, backup string) map[string]func(context.Context, toolcrib.Principal) error {
 	type (
 		ctx = context.Context
@@ -106,7 +105,7 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 	}
 }
 
-// unchanged finds everything as it was.
+// unchanged checks that nothing was changed.
 func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token string) {
 	t.Helper()
 	users, err := s.People.Users(t.Context(), root)
@@ -126,7 +125,7 @@ func unchanged(t *testing.T, s *service.Service, root toolcrib.Principal, token 
 	}
 }
 
-// ownOnly looks at what everybody may ask for, as somebody who has nothing.
+// ownOnly calls the operations that are open to all, as a user who has nothing.
 func ownOnly(t *testing.T, s *service.Service) {
 	t.Helper()
 	for _, who := range []toolcrib.Principal{{User: "ann"}, {User: "local:root", Admin: true, Token: "tok_a"}} {
@@ -159,7 +158,7 @@ func ownOnly(t *testing.T, s *service.Service) {
 	}
 }
 
-// However many begin at once, the first of them records a configuration that is new, once.
+// If many operations begin at once, the first of them records a new configuration, once.
 func TestConfigurationIsRecordedOnce(t *testing.T) {
 	s := open(t)
 	var all sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// A person answers in words; what does not fit is said in words, too.
+// A person answers in words, and an answer that does not fit is explained in words.
 func TestAnswerJSON(t *testing.T) {
 	const (
 		colours = `{"type":"array","items":{"type":"string","enum":["red","deep, dark","blue"]},"maxItems":2}`

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// prepared is what a file tool writes down before it writes.
+// prepared is the record that a file tool journals before it writes.
 func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 	t.Helper()
 	hash := func(text string) string {
@@ -29,8 +29,7 @@ func prepared(t *testing.T, path, before, after string) *journal.ToolStarted {
 	return &journal.ToolStarted{Name: "write_file", Write: true, Prepared: raw}
 }
 
-// /undo looks for what a turn wrote in the runs that it has started, too: in the order
-// in which it was written.
+// /undo also finds the writes of the runs that a turn has started, in the order of the writes.
 func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	s := New(env.Options{DataDir: t.TempDir()})
 	if err := s.Env.Open(t.Context()); err != nil {
@@ -88,13 +87,13 @@ func TestUndo_WritesOfRunsBelow(t *testing.T) {
 	}
 }
 
-// Only the very file that a turn made is removed, when a judged call has emptied it.
+// Only the file that a turn made is removed, when a judged call has emptied it.
 func TestUndo_RemovesOnlyWhatWasMade(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		make         func(path string) error
-		emptied      string // what the file held when it was emptied
-		path         string // that the call emptied
+		emptied      string // content of the file before it was emptied
+		path         string // path that the call emptied
 		removed, err string
 	}{
 		{"made", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "made", "made.txt", "yes", ""},

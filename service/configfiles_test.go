@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// What a reference stands for is looked at, too: a header has no line breaks.
+// Resolved references are checked too: a header has no line breaks.
 func TestFileProblems_References(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

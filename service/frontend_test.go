@@ -13,12 +13,11 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// A front end of a few lines: each user with a token of their own starts runs, sees,
-// decides, explains, cancels and reads what that token began, and of the others nothing,
-// not even of the same user.
+// A front end in a few lines: each user, with a token of their own, starts runs, and sees, decides, explains, cancels
+// and reads those that the token has started, but nothing of others, not even of the same user.
 func TestFrontEnd(t *testing.T) {
 	ctx, s := t.Context(), open(t)
-	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob") // by a token nobody is an administrator
+	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob") // a token gives no rights of an administrator
 	var frames []string
 	watch := service.Front{Watch: func(f journal.Frame) { frames = append(frames, f.Event) }}
 	run, err := s.Start(ctx, ann, service.StartRequest{Prompt: "Write.", Session: "trip", Workspace: t.TempDir()}, watch)
@@ -69,13 +68,13 @@ func TestFrontEnd(t *testing.T) {
 	if rec, err := s.Cancel(ctx, bob, string(second.ID)); err != nil || rec.Status != toolcrib.StatusCancelled {
 		t.Errorf("cancelled: %s, %v", rec.Status, err)
 	}
-	for tool, offered := range map[string]bool{"write_file": true, "read_file": false} { // by the token's scope
+	for tool, offered := range map[string]bool{"write_file": true, "read_file": false} { // as the token's scope says
 		x, err := s.Policy.Explain(ctx, ann, policy.ExplainRequest{Tool: tool})
 		if err != nil || len(x.Tools) != 1 || x.Tools[0].Offered != offered {
 			t.Errorf("%s: %+v, %v", tool, x, err)
 		}
 	}
-	for who, runs := range map[string]int{ann.Token: 1, other.Token: 0} { // a token's usage is that of its own runs
+	for who, runs := range map[string]int{ann.Token: 1, other.Token: 0} { // the usage of a token is that of its own runs
 		u, err := s.Usage(ctx, toolcrib.Principal{User: "ann", Token: who}, store.UsageQuery{})
 		if err != nil || len(u.Rows) != runs || u.Total.Runs != int64(runs) || (u.Total.Requests > 0) != (runs > 0) {
 			t.Errorf("usage by %s: %+v, %v", who, u, err)
@@ -88,7 +87,7 @@ func TestFrontEnd(t *testing.T) {
 	}
 }
 
-// strange asks for everything of a run that is not theirs.
+// strange asks for everything about a run of another principal.
 func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolcrib.RunID, v *service.Approval) {
 	t.Helper()
 	ctx, id, front := t.Context(), string(run), service.Front{}

@@ -18,8 +18,7 @@ providers: {demo: {type: script, file: demo.script}}
 agents: {default: {model: demo/x}}
 `
 
-// open opens a new data folder under a configuration with a script as its model, which
-// writes a file.
+// open returns a service on a new data folder, whose model is a script that writes a file.
 func open(t testing.TB) *service.Service {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +47,7 @@ func open(t testing.TB) *service.Service {
 
 var root = toolcrib.Principal{User: "local:root", Admin: true}
 
-// carrier adds a user with an access token of all tools, and returns whom that acts for.
+// carrier adds a user with an access token for all tools, and returns the principal of the token.
 func carrier(t *testing.T, s *service.Service, name string) toolcrib.Principal {
 	t.Helper()
 	if _, err := s.People.User(t.Context(), root, name); err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// People type the first ten characters of an ID: those of runs that begin at the same moment
-// differ.
+// People type the first ten characters of an ID, so those of runs that begin at the same moment differ.
 func TestIDs_DifferInWhatPeopleRead(t *testing.T) {
 	var g ids
 	var mu sync.Mutex

@@ -16,7 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
-// section writes values by key path as YAML in flow style.
+// section returns values by key path as YAML in flow style.
 func section(values map[string]string) string {
 	parts, nested := []string{}, map[string]map[string]string{}
 	for key, value := range values {
@@ -36,9 +36,9 @@ func section(values map[string]string) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// What the values that a user states refuse or ask about is refused or asked about under both
-// configurations as well, whatever the project's says. Keys that the user does not state are at their
-// loosest where the user's alone is judged, because a default is not stated.
+// Calls that the values stated by a user refuse, or ask about, are refused or asked about under both configurations
+// together, whatever the project's says. Keys that the user does not state have their loosest value where only the
+// user's configuration is judged, because a default is not stated.
 func TestLayers_BothRefuseAndAskWhatTheUserDoes(t *testing.T) {
 	s, dir := open(t), t.TempDir()
 	loosest := map[string]string{

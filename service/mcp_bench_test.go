@@ -41,8 +41,8 @@ func manyTools(b *testing.B, n int) string {
 	return h.URL
 }
 
-// How long the first request to the model takes to leave, with 50 MCP servers that run and
-// 1,000 tools (at most 150 ms), in a process that has not used them yet.
+// The time until the first request to the model is sent, with 50 running MCP servers and 1,000 tools (at most 150 ms),
+// in a process that has not used them yet.
 func BenchmarkMCP_FirstRequest(b *testing.B) {
 	b.Setenv("HOME", b.TempDir())
 	b.Setenv("XDG_CONFIG_HOME", "")

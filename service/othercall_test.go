@@ -12,7 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
-// Nobody, and nothing, is no leave.
+// An empty answer, an error and the zero value do not allow a call.
 func TestDecideOther_Nobody(t *testing.T) {
 	s, dir := open(t), t.TempDir()
 	for name, c := range map[string]policy.OtherCall{
@@ -35,8 +35,7 @@ func TestDecideOther_Nobody(t *testing.T) {
 	}
 }
 
-// FuzzDecideOther judges any call: what is not known is never allowed, and no file outside of the
-// workspace is.
+// FuzzDecideOther judges any call: an unknown one is never allowed, nor is one on a file outside of the workspace.
 func FuzzDecideOther(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"Bash", "command", "ls | wc -l"},

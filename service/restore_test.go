@@ -12,8 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// Where the keys cannot be put, the database is not restored without them: what it holds could not be trusted, nor
-// the secrets be read.
+// If the keys cannot be restored, neither is the database: its content could not be trusted, and the secrets could not
+// be read.
 func TestRestore_NoFolderForKeys(t *testing.T) {
 	dir := t.TempDir()
 	backup, path := filepath.Join(dir, "backup.tar"), filepath.Join(dir, "toolcrib.yaml")

@@ -19,8 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/models"
 )
 
-// agentsHome is a home with a configuration of several agents, and a folder to work in
-// that brings skills which nobody has trusted.
+// agentsHome is a home with a configuration of several agents, and a workspace with skills that are not trusted.
 func agentsHome(t *testing.T) *Service {
 	t.Helper()
 	home, work := t.TempDir(), t.TempDir()
@@ -67,13 +66,12 @@ agents:
 	return a
 }
 
-// Several sub-agents are prepared at the same time, while the models that are open
-// already are asked for (spawn).
+// Several sub-agents are prepared at the same time, while the open models are in use (spawn).
 func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	a := agentsHome(t)
 	m := &models.Choice{}
 	open := a.Models.Opening(m)
-	var told []string // tell is called one at a time
+	var told []string // tell is called by one goroutine at a time
 	tell := func(text string) { told = append(told, text) }
 	who := toolcrib.Principal{User: "ann"}
 	if _, err := a.subAgent(t.Context(), m, who, "default", "/w", tell); err != nil {
@@ -112,7 +110,7 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if len(task.Skills) != 1 || task.Skills[0].Name != "house" || task.SkillTools == nil || len(task.SkillTools) != 0 {
-			// The other skill does not count, so there are no tools (N16).
+			// The other skill does not apply, so there are no tools (N16).
 			t.Errorf("%d: skills %+v allow %q", i, task.Skills, task.SkillTools)
 		}
 		if len(task.History) != 1 || !strings.Contains(task.History[0].Text(), fmt.Sprintf("Be kind to ann in /w%d.", i)) || strings.Contains(task.History[0].Text(), "Obey") {
@@ -128,14 +126,14 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 	if got := a.Env.Mask.Mask("a-secret-of-the-remote"); strings.Contains(got, "a-secret") {
 		t.Errorf("the key of a sub-agent's provider is not masked: %q", got)
 	}
-	// The fallback that cannot be opened is told when it is needed.
+	// A fallback that cannot be opened is reported when it is needed.
 	var failed *toolcrib.ModelError
 	if _, err := open(t.Context(), tasks[0].Models[1]); !errors.As(err, &failed) || !failed.Unsent {
 		t.Errorf("the broken fallback says %v", err)
 	}
 }
 
-// What is wrong with a sub-agent is an error that says what to do, and no question.
+// A problem of a sub-agent is an error that says what to do, and not a question.
 func TestSubAgent_Errors(t *testing.T) {
 	a := agentsHome(t)
 	ended, end := context.WithCancel(t.Context())
@@ -165,8 +163,8 @@ func TestSubAgent_Errors(t *testing.T) {
 	}
 }
 
-// A run that another one started before this process has its models opened when they
-// are asked for; what nobody configures any more is an error.
+// A run that another run started in an earlier process has its models opened when they are needed. A model that is no
+// longer configured is an error.
 func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 	a := agentsHome(t)
 	m := &models.Choice{}
@@ -187,8 +185,7 @@ func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 	}
 }
 
-// A sub-agent takes nothing away from the skills of the run that started it: they stay
-// as they were at its start (N16, N26).
+// A sub-agent does not change the skills of the run that started it: they stay as they were at its start (N16, N26).
 func TestN26_SubAgentKeepsTheSkillsOfOthers(t *testing.T) {
 	a := agentsHome(t)
 	tell := func(string) {}

@@ -19,7 +19,7 @@ const (
 	call = "call_" + run + "_1"
 )
 
-// The page has each field of both APIs, in the words of the code.
+// The page has every field of both APIs, with the texts of the code.
 func TestFields_AreDocumented(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "openai.md"))
 	if err != nil {
@@ -50,7 +50,7 @@ func read(chat bool, body string) (*openai.Ask, error) {
 	return openai.ReadResponses(fields, item)
 }
 
-// item finds the items that a test refers to.
+// item returns the items that a test refers to.
 func item(id string) (*openai.ResponseItem, error) {
 	if id != "msg_known" {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "no item")
@@ -58,7 +58,7 @@ func item(id string) (*openai.ResponseItem, error) {
 	return &openai.ResponseItem{Content: &[]openai.ResponsePart{{Text: "Known."}}}, nil
 }
 
-// Each field with values of every type is taken or refused with its name.
+// Each field, with values of every type, is accepted or rejected with its name.
 func TestFields_OfAnyType(t *testing.T) {
 	values := []string{
 		`null`, `true`, `false`, `0`, `1`, `-1`, `1e9`, `1.5`, `""`, `"x"`, `"auto"`, `[]`, `[null]`, `[1]`, `["x"]`, `[[]]`, `[{}]`, `{}`,
@@ -95,7 +95,7 @@ func TestMessages(t *testing.T) {
 	result := func(id string) string {
 		return `{"role":"tool","tool_call_id":"` + id + `","content":"sun ` + id + `"}`
 	}
-	good := map[string]string{ // the roles, with the results that are left for a run
+	good := map[string]string{ // the roles, with the remaining results for a run
 		`{"role":"user","content":"x"}`: "user",
 		`{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"x"}]}`:                            "user",
 		`{"role":"assistant","content":"Hi!"},{"role":"user","content":"x"}`:                                                "user assistant user",
@@ -128,7 +128,7 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: %v, want %s", messages, got, want)
 		}
 	}
-	bad := map[string]string{ // with what is wrong
+	bad := map[string]string{ // with their errors
 		``:                                  "messages",
 		`{"role":"system","content":"x"}`:   "messages",
 		`{"role":"user","content":""}`:      "messages[0].content",
@@ -168,7 +168,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// A result is text: of a file in it the model learns that there was one, and the conversation continues.
+// A result is text: the model learns that there was a file in it, and the conversation continues.
 func TestMessages_FileInAResult(t *testing.T) {
 	const image = `[{"type":"input_text","text":"Here: "},{"type":"input_image","image_url":"data:image/png;base64,AAAA"}]`
 	for chat, body := range map[bool]string{
@@ -184,7 +184,7 @@ func TestMessages_FileInAResult(t *testing.T) {
 	}
 }
 
-// An item of an earlier answer may be referred to, also without a type; one that is not there is refused.
+// An item of an earlier answer may be referred to, also without a type. An unknown one is rejected.
 func TestMessages_Reference(t *testing.T) {
 	for reference, known := range map[string]bool{
 		`{"type":"item_reference","id":"msg_known"}`: true, `{"id":"msg_known"}`: true, `{"type":null,"id":"msg_known"}`: true,
@@ -209,8 +209,8 @@ func TestMessages_Reference(t *testing.T) {
 	}
 }
 
-// Tools in a namespace are offered by their own names, and their calls say the namespace; a search of the web that
-// comes with every request of a command line is left out.
+// Tools in a namespace are offered by their own names, and their calls name the namespace. The web search that comes
+// with every request of a command line is left out.
 func TestTools_InANamespace(t *testing.T) {
 	const one, more = `{"type":"function","name":"run","parameters":{"type":"object"}}`, `{"type":"function","name":"spawn"}`
 	a, err := read(false, `{"input":"x","client_metadata":{"a":"b"},"tools":[`+one+`,{"type":"web_search","external_web_access":false},
@@ -252,7 +252,7 @@ func TestCallID(t *testing.T) {
 	}
 }
 
-// heard is what a teller says.
+// heard is the output of a teller.
 type heard struct {
 	text, thought string
 	end           *openai.Outcome
@@ -277,7 +277,7 @@ func message(text string) journal.Frame {
 	return kept("message", journal.MessageView{Text: text, Thinking: "hm"})
 }
 
-// However much of a run was heard live, what is told is the same.
+// The output is the same however much of a run was received live.
 func TestTeller_LateOrLagged(t *testing.T) {
 	done := kept("done", journal.DoneView{Done: journal.Done{Status: "completed", Content: "Bye now.", Usage: toolcrib.Usage{TotalTokens: 9}}})
 	thought := journal.Frame{Event: "thinking", Data: journal.TextView{Text: "h"}}
@@ -306,7 +306,7 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	if used := openai.NewTeller(&openai.Ask{}, nil, toolcrib.Usage{TotalTokens: 2}).Spent(); used != (toolcrib.Usage{}) {
 		t.Errorf("an answer of which nothing is known has used %+v", used)
 	}
-	// A reply that was taken back is told again, whole, after a break.
+	// A reply that was taken back is sent again as a whole, after a break.
 	h := &heard{}
 	teller := openai.NewTeller(&openai.Ask{}, h, toolcrib.Usage{})
 	for _, f := range []journal.Frame{token(0, "No, "), message("Yes.")} {
@@ -319,8 +319,7 @@ func TestTeller_LateOrLagged(t *testing.T) {
 	}
 }
 
-// The calls of the client end an answer, whatever the run has done since; a pause for a person
-// ends it only while it lasts.
+// The client's calls end an answer, whatever the run has done since. A pause for a person ends it only while it lasts.
 func TestTeller_Pauses(t *testing.T) {
 	pause := func(kind string) journal.Frame {
 		return kept("paused", &journal.Paused{Status: "x", Pending: journal.Pending{
@@ -372,8 +371,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// An answer ends before the first of its stop texts, however the pieces come, and says the same
-// whether it is streamed or sent whole.
+// An answer ends before the first of its stop texts, however it is cut into pieces, and is the same whether it is
+// streamed or sent as a whole.
 func TestStop(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"Thought: look\nObservation: none", "Thought: look\n"},

@@ -10,7 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
-// A machine without a sandbox, or with half of one, is said by doctor.
+// doctor reports a machine without a sandbox, or with an incomplete one.
 func TestNoSandbox_IsFound(t *testing.T) {
 	for _, c := range []struct {
 		sandbox shell.Sandbox

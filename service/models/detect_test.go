@@ -12,8 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// ollamaWith serves the two lists that are asked for, with models of these names;
-// those with a + take tools.
+// ollamaWith serves the two lists of models with these names. Those with a + support tools.
 func ollamaWith(t *testing.T, models ...string) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -43,15 +42,14 @@ func ollamaWith(t *testing.T, models ...string) string {
 	return server.URL
 }
 
-// detecting is a service without a person that looks for an Ollama at an address.
+// detecting is a service that looks for an Ollama at an address, without a person.
 func detecting(t *testing.T, at string) *Models {
 	t.Helper()
 	t.Setenv("OLLAMA_HOST", "")
 	return New(env.New(env.Options{OllamaAt: at, DataDir: t.TempDir()}))
 }
 
-// An Ollama that nobody has confirmed is passed over without a terminal, and so is one
-// that was confirmed at another address.
+// An Ollama that was not confirmed, or was confirmed at another address, is skipped without a terminal.
 func TestDetectOllama_Unconfirmed(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
 		t.Setenv(name, "")
@@ -66,8 +64,8 @@ func TestDetectOllama_Unconfirmed(t *testing.T) {
 	}
 }
 
-// The first provider that is there is used, and it is said which: of an
-// Ollama's models the newest that takes tools.
+// The first provider that is found is used and reported. Of an Ollama's models, the newest one that supports tools is
+// used.
 func TestN5_DetectOllama(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
 		t.Setenv(name, "")

@@ -16,8 +16,8 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
-// What listens for another login user is neither detected nor sent anything, also where
-// it was confirmed; a user of the system may listen.
+// A listener of another login user is neither detected nor sent anything, even if it was confirmed. A system user may
+// listen.
 func TestDetectOllama_OtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give a socket to somebody else")
@@ -30,7 +30,7 @@ func TestDetectOllama_OtherUser(t *testing.T) {
 		model string
 	}{{0, "ollama/only"}, {999, "ollama/only"}, {61200, "ollama/only"}, {12345, "offline/offline"}} {
 		var asked atomic.Int64
-		// A socket of multipath TCP keeps the owner that it was made with.
+		// A socket of multipath TCP keeps the owner that it was created with.
 		var plain net.ListenConfig
 		plain.SetMultipathTCP(false)
 		listener, err := plain.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func TestDetectOllama_OtherUser(t *testing.T) {
 		if found.Model.Name() != k.model || foreign != (k.uid == 12345) || (asked.Load() > 0) == foreign {
 			t.Errorf("uid %d: %s (%s), asked %d times", k.uid, found.Model.Name(), found.Why, asked.Load())
 		}
-		// Named by its type alone it is not asked either.
+		// If it is named by its type alone, it is not asked either.
 		t.Setenv("OLLAMA_HOST", at)
 		model, err := a.Adapter("ollama", config.Provider{Type: config.TypeOllama})
 		if err != nil {

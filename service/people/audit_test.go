@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A long argument is cut where it stands, and those beside it stay; all together are bounded.
+// A long argument is cut, and the others stay; all of them together are bounded.
 func TestShortArguments(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	args := map[string]any{"content": long, "path": "a.txt"}

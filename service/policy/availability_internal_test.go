@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
-// stoppedClock continues only when it is told to.
+// stoppedClock is a clock that only the test advances.
 type stoppedClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -29,8 +29,8 @@ func (c *stoppedClock) goOn(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A9: a toggle holds at once in the process that made it, half a second
-// later in another one, and at once for a new run wherever it is.
+// A9: a toggle applies at once in the process that made it, after half a second in another one, and at once for a new
+// run in any process.
 func TestA9_Availability(t *testing.T) {
 	clock := &stoppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	path := filepath.Join(t.TempDir(), "toolcrib.db")

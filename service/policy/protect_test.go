@@ -21,8 +21,8 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// core.hooksPath is read as git reads it: sections and keys without regard to case,
-// quotes, comments and lines that go on.
+// core.hooksPath is read as git reads it: section names and keys without regard to case, quotes, comments and continued
+// lines.
 func TestHooksPathOf(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                                    nil,
@@ -49,7 +49,7 @@ func TestHooksPathOf(t *testing.T) {
 	}
 }
 
-// The repository may lie around the workspace, and its files elsewhere.
+// The repository may be around the workspace, and its files elsewhere.
 func TestHooksPaths_Repositories(t *testing.T) {
 	top := gate.Resolved(t.TempDir())
 	put(t, filepath.Join(top, "plain", ".git", "config"), "[core]\nhooksPath = tools/hooks\n")
@@ -87,8 +87,8 @@ func protected(t *testing.T, workspace, name string) bool {
 	return rules.NeverWritten(filepath.Join(workspace, name))
 }
 
-// What steers toolcrib or programs beside it is protected, the notes that agents read among
-// it; other texts of the project are not.
+// Files that control toolcrib or other programs are protected, including the notes that agents read. Other texts of the
+// project are not.
 func TestProtectSteering(t *testing.T) {
 	top := gate.Resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")
@@ -109,7 +109,7 @@ func TestProtectSteering(t *testing.T) {
 			t.Errorf("%s is protected", name)
 		}
 	}
-	// A work tree inside of such a folder can be worked in.
+	// A work tree inside such a folder can be worked in.
 	tree := filepath.Join(top, ".claude", "worktrees", "x")
 	put(t, filepath.Join(tree, ".git", "config"), "[core]\nhooksPath = .\n")
 	for name, want := range map[string]bool{"main.go": false, ".claude/settings.json": true, ".cursor/x": true, "pre-commit": true, "sub/pre-commit": false} {
@@ -119,8 +119,7 @@ func TestProtectSteering(t *testing.T) {
 	}
 }
 
-// Runs of a workspace share a gate, as long as it would be made of the same: what is protected is looked up
-// for each of them.
+// Runs of a workspace share a gate while it would be the same. Protected files are looked up for each run.
 func TestGate_MadeAgain(t *testing.T) {
 	top := gate.Resolved(t.TempDir())
 	ws := filepath.Join(top, "ws")

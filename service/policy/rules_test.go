@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 )
 
-// ruleErrors loads a file and returns what is wrong with its rules.
+// ruleErrors loads a file and returns the errors of its rules.
 func ruleErrors(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "c.yaml")
@@ -30,8 +30,8 @@ func ruleErrors(t *testing.T, text string) string {
 	return strings.ReplaceAll(all.Error(), file, "c.yaml")
 }
 
-// TestRules_PlacesInYAML has conditions in all forms that YAML has for a text. usr
-// stands where the error is; the sign ‹ before it is taken out of the file.
+// TestRules_PlacesInYAML has conditions in all forms of text in YAML. The error is at usr; the sign ‹ before it is
+// removed from the file.
 func TestRules_PlacesInYAML(t *testing.T) {
 	tests := []struct{ name, file string }{
 		{"plain", "rules:\n  - name: a\n    then: deny\n    when: tool == ‹usr\n"},
@@ -76,8 +76,7 @@ func TestRules_PlacesInYAML(t *testing.T) {
 	}
 }
 
-// TestRules_EndsInYAML has conditions that end too early: the place is that of the
-// last character that says anything.
+// TestRules_EndsInYAML has conditions that end too early. The position is that of the last significant character.
 func TestRules_EndsInYAML(t *testing.T) {
 	for name, file := range map[string]string{
 		"plain":         "rules:\n  - name: a\n    then: deny\n    when: tool =‹=\n",
@@ -95,8 +94,8 @@ func TestRules_EndsInYAML(t *testing.T) {
 	}
 }
 
-// TestRules_SameConditionTwice has a condition that stands twice in a line, and a file
-// that has changed since it was read: what counts is what was read.
+// TestRules_SameConditionTwice has a condition that occurs twice in a line, and a file that has changed since it was
+// read: the text that was read applies.
 func TestRules_SameConditionTwice(t *testing.T) {
 	same := "rules: [{name: x, when: 'usr == ''x''', then: ask}, {name: y, when: 'usr == ''x''', then: ask}]\n"
 	want := "c.yaml:1: rules[0].when: column 26: undeclared reference to 'usr' (did you mean 'user'?)\n" +

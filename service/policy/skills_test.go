@@ -19,8 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/skillread"
 )
 
-// A run keeps the skills that it began with: what changes while it continues is neither
-// read nor shown (N16, N26).
+// A run keeps the skills that it began with. Changes while it continues are neither read nor shown (N16, N26).
 func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -42,7 +41,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	put("tone.md", "quiet")
 
 	a := open(env.Options{DataDir: t.TempDir()})
-	defer a.env.Close() //nolint:errcheck // of a folder that goes
+	defer a.env.Close() //nolint:errcheck // the folder is temporary
 	var told []string
 	tell := func(text string) { told = append(told, text) }
 	task := agent.Task{
@@ -59,10 +58,10 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		t.Fatalf("%+v", task.History)
 	}
 
-	// A prompt that begins like a text of skills is the user's, and replaced by nothing.
+	// A prompt that begins like the text of skills is the user's, and is not replaced.
 	said := task
 	said.History = []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, task.History[0].Text())}
-	for range 2 { // the second time it is there already
+	for range 2 { // the second time it exists already
 		if err := a.AddSkills(&said, tell, Paths{}); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +102,7 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 		t.Fatal("a run that nobody knows has skills:", text)
 	}
 
-	// The next run has nothing of it, and no more tools than before.
+	// The next run has neither the skill nor more tools than before.
 	next := agent.Task{Agent: task.Agent, Prompt: "go"}
 	if err := a.AddSkills(&next, tell, Paths{}); err != nil {
 		t.Fatal(err)

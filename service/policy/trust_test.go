@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// A protected file that a command changed is told, and ends the folder's trust.
+// A protected file that a command has changed is reported, and ends the folder's trust.
 func TestProtectedChangeEndsTrust(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir := t.TempDir()
@@ -21,7 +21,7 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	}
 	var said strings.Builder
 	a := open(env.Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
-	defer a.env.Close() //nolint:errcheck // of a folder that goes
+	defer a.env.Close() //nolint:errcheck // the folder is temporary
 	store := env.TrustStore()
 	files, err := store.Check(dir)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// Who does not read for a while gets what a model said meanwhile in larger pieces, and is told if there was too much of
-// it.
+// A slow reader gets the pieces of a reply joined into larger ones, and a report if there were too many.
 func TestFollower_JoinsPieces(t *testing.T) {
 	one := &Subscription{ready: make(chan struct{}, 1)}
 	said := ""
@@ -37,10 +36,10 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	if !call.join(delta("", "}")) || call.Data.(journal.CallDeltaView).ArgumentsDelta != "{}" {
 		t.Errorf("%+v", call)
 	}
-	if call.join(delta("read_file", "{")) { // a name begins it again
+	if call.join(delta("read_file", "{")) { // a name begins another call
 		t.Errorf("%+v", call)
 	}
-	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // of different moments
+	for seq := toolcrib.Seq(4); one.missed == 0; seq++ { // frames after different events
 		if say("x", seq); len(one.queue) > maxQueued {
 			t.Fatal("the queue grows without end")
 		}
@@ -48,7 +47,7 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	if say("y", 3); one.missed != 2 || len(one.queue) != maxQueued {
 		t.Errorf("%d left out, %d queued", one.missed, len(one.queue))
 	}
-	// Kept frames are read from the store then; that the reader is told about is live ones only.
+	// Kept frames are then read from the store; the report counts live ones only.
 	one, p := &Subscription{ready: make(chan struct{}, 1)}, &Pool{}
 	for seq := range toolcrib.Seq(maxQueued + 10) {
 		one.put(&queuedFrame{journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, seq + 1})

@@ -11,7 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// What dead drivers left is removed when the next run is driven; what is held stays.
+// Files of dead drivers are removed when the next run is driven; those that are held stay.
 func TestLockFiles_OfTheDeadGo(t *testing.T) {
 	dir := t.TempDir()
 	living, next := NewLockFiles(dir), NewLockFiles(dir)
@@ -65,8 +65,8 @@ func TestLockFiles_SeveralClaims(t *testing.T) {
 	leave()
 }
 
-// A file that was given up for one run serves the next; it never takes the place of one that is held, and
-// keeps nobody from the run that it was for.
+// A file that was released by one run is used for the next. It never replaces a file that is held, and keeps no process
+// from the earlier run.
 func TestLockFiles_Spare(t *testing.T) {
 	dir := t.TempDir()
 	mine, other := NewLockFiles(dir), NewLockFiles(dir)

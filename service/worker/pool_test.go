@@ -72,7 +72,7 @@ func poolOn(t *testing.T, more string, lease time.Duration, wrap func(queue.Queu
 	return h
 }
 
-// write writes a file at once: a worker may be reading it.
+// write writes a file atomically, because a worker may be reading it.
 func (h *poolHouse) write(name, text string) {
 	h.t.Helper()
 	file := filepath.Join(h.dir, name)
@@ -85,7 +85,7 @@ func (h *poolHouse) write(name, text string) {
 	}
 }
 
-// open opens the folder once more, as another process does.
+// open opens the folder once more, like another process.
 func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue) (*service.Service, *service.Pool) {
 	h.t.Helper()
 	h.write("toolcrib.yaml", poolConfig+h.more)
@@ -129,7 +129,7 @@ func (h *poolHouse) start(name string) *worker.Drive {
 	return d
 }
 
-// queue puts a new run in the queue, as one that another process has begun.
+// queue queues a new run, like one that another process has begun.
 func (h *poolHouse) queue(name string) *worker.Drive {
 	h.t.Helper()
 	run, err := h.s.Detach(h.t.Context(), ann, h.request(name))
@@ -153,7 +153,7 @@ func (h *poolHouse) record(run toolcrib.RunID) store.RunRecord {
 	return rec
 }
 
-// patience is how long a test waits for what must come, on a machine that has other things to do.
+// patience is how long a test waits for an event on a busy machine.
 const patience = 2 * time.Minute
 
 // becomes waits until a run has a status.
@@ -166,7 +166,7 @@ func (h *poolHouse) becomes(run toolcrib.RunID, want toolcrib.Status) {
 	}
 }
 
-// takenUp counts how often a run was taken up.
+// takenUp returns how often a run was taken up.
 func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
 	h.t.Helper()
 	for e, err := range h.s.Env.Store.Read(h.t.Context(), run, 0) {
@@ -180,7 +180,7 @@ func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
 	return n
 }
 
-// faulty is a queue whose leases are not kept: the worker believes that they are, or knows that they are not.
+// faulty is a queue whose leases are not renewed: the worker believes that they are, or knows that they are not.
 type faulty struct {
 	queue.Queue
 	silent, cut atomic.Bool
@@ -206,8 +206,8 @@ func (l *faultyLease) Keep(ctx context.Context) error {
 	return l.Lease.Keep(ctx)
 }
 
-// A run whose worker has gone silent is given to another worker; the journal keeps the first one out, and each call is
-// made once.
+// A run whose worker hangs is given to another worker. The journal accepts nothing more from the first one, and each
+// call is made once.
 func TestPool_HungWorker(t *testing.T) {
 	const lease = time.Second
 	q := &faulty{}
@@ -220,7 +220,7 @@ func TestPool_HungWorker(t *testing.T) {
 			t.Fatal("no other worker has taken the run")
 		}
 	}
-	h.write("slow.script", "- {text: slowly}\n") // for whoever takes it after a worker that the machine lets stand still
+	h.write("slow.script", "- {text: slowly}\n") // for another worker, if the machine suspends one
 	q.silent.Store(false)
 	if err := d.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -234,11 +234,11 @@ func TestPool_HungWorker(t *testing.T) {
 	}
 }
 
-// heard is a journal of which each append is heard before it is made, and may be refused.
+// heard is a journal that calls hear before each append, which may refuse it.
 type heard struct {
 	toolcrib.Journal
 	hear func(run toolcrib.RunID, events []toolcrib.Event) error
-	then func(run toolcrib.RunID, events []toolcrib.Event) // after it was made; may be nil
+	then func(run toolcrib.RunID, events []toolcrib.Event) // called after an append; may be nil
 }
 
 func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
@@ -252,8 +252,8 @@ func (j *heard) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 	return err
 }
 
-// A new run is started, taken up and about to ask its model in one append, and then Start returns. It is known before
-// that, so that no other worker takes it, and who follows it hears it from its first event.
+// A new run is started, taken up and about to ask its model in one append, and then Start returns. The pool knows the
+// run before that, so that no other worker takes it and its followers see it from the first event.
 func TestPool_BeginsInOneAppend(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	var kinds []toolcrib.Kind
@@ -293,8 +293,8 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 	}
 }
 
-// A process that stands still for longer than a lease loses no run by that: one that it was about to write down is
-// started, and one that has paused meanwhile is left.
+// A process that was suspended for longer than a lease loses no run: one that it was about to append is started, and
+// one that has paused meanwhile is left.
 func TestPool_StandsStill(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	h := poolOn(t, "", lease, nil)
@@ -332,7 +332,7 @@ func TestPool_StandsStill(t *testing.T) {
 	}
 }
 
-// A run that somebody cancels while its worker stops, since that lost its lease, ends as cancelled.
+// A run that is cancelled while its worker stops, because that has lost its lease, ends as cancelled.
 func TestPool_CancelledWhenLost(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	h.write("slow.script", "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: never, delay: 10m}\n")
@@ -363,7 +363,7 @@ func TestPool_CancelledWhenLost(t *testing.T) {
 	}
 }
 
-// A run that cannot be written down is an error of Start, and leaves nothing behind.
+// If a run cannot be appended to the journal, Start returns the error and nothing is left behind.
 func TestPool_NotWrittenDown(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	refused := errors.New("no room")
@@ -388,7 +388,7 @@ func TestPool_NotWrittenDown(t *testing.T) {
 	}
 }
 
-// A queue that has lost everything is filled again from the store.
+// A queue that has lost all runs is filled again from the store.
 func TestPool_LostQueue(t *testing.T) {
 	q := &forgetful{}
 	h := poolOn(t, "", time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
@@ -418,7 +418,7 @@ func (q *forgetful) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
 	return q.Queue.Put(ctx, run)
 }
 
-// What was woken over a bound waits for its place; what is to be started is refused. A parked run has no place.
+// A run that was woken over a bound waits for its place; a new run is refused. A parked run has no place.
 func TestPool_Bounds(t *testing.T) {
 	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
 	var parked []toolcrib.RunID
@@ -432,7 +432,7 @@ func TestPool_Bounds(t *testing.T) {
 	}
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	first := h.start("slow")
-	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) { // and what waits for the queue
+	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) { // including the one that waits for the queue
 		if time.Now().After(end) {
 			t.Fatalf("%d workers, want 2", h.pool.Workers())
 		}
@@ -473,8 +473,8 @@ func (h *poolHouse) decide(run toolcrib.RunID) {
 	}
 }
 
-// A run that waits for its provider asks again when its time has come; an approval that has expired is denied, and the
-// run continues. Neither needs anybody.
+// A run that waits for its provider asks again when its time has come. An expired approval is denied, and the run
+// continues. Neither needs a person.
 func TestPool_TimeHasCome(t *testing.T) {
 	h := poolOn(t, "approvals: {expire: 1h}\n", time.Minute, nil)
 	fails, asks := h.start("fails"), h.start("asks")
@@ -504,7 +504,7 @@ func TestPool_TimeHasCome(t *testing.T) {
 	h.becomes(asks.ID(), toolcrib.StatusCompleted)
 }
 
-// A run in the middle of a tree that has become free wakes the one at the top, and waits as long as that does.
+// A run in the middle of a run tree that can continue wakes the one at the top, and waits as long as that does.
 func TestPool_FreedInTheMiddle(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	spawn := func(agent string) string {
@@ -533,8 +533,8 @@ func TestPool_FreedInTheMiddle(t *testing.T) {
 	h.becomes(d.ID(), toolcrib.StatusCompleted)
 }
 
-// Who follows a run up to its pause follows it on if what a run below waited for was decided, though no worker has it
-// yet.
+// A reader who follows a run until it parks continues to follow it if the approval that a run below waited for was
+// decided, even if no worker has it yet.
 func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	h.write("slow.script", "- tool_calls: [{name: spawn, arguments: {agent: asks, task: Write.}}]\n- {text: done}\n")
@@ -566,7 +566,7 @@ func TestPool_FollowedWhenDecidedBelow(t *testing.T) {
 	}
 }
 
-// It is not followed on if the run at the top waits for somebody: no worker continues it.
+// The reader does not, if the run at the top waits for a person, because no worker continues it.
 func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	h.write("quick.script", "- tool_calls: [{name: spawn, arguments: {agent: slow, task: Write.}}, "+
@@ -593,7 +593,7 @@ func TestPool_FollowedBelowOneThatWaits(t *testing.T) {
 	}
 }
 
-// Where one thing that a request adds is refused, nothing is added to any run, so that it can be repeated.
+// If one of the additions of a request is refused, nothing is added to any run, so that the request can be repeated.
 func TestPool_ResumeRefused(t *testing.T) {
 	h := poolOn(t, `  boss: {model: dear, budget: {max_cost_usd: 1}}
   short: {model: dear2, limits: {max_iterations: 1, on_limit: ask}}
@@ -659,14 +659,14 @@ func TestPool_RaisedAndLost(t *testing.T) {
 	}
 }
 
-// Two processes on one folder: each drives what it started, and what the other leaves is taken up by the one that is
-// there. Nothing is driven twice.
+// Two processes share a folder. Each drives the runs that it started, and takes up the runs that the other leaves. No
+// run is driven twice.
 func TestPool_TwoProcesses(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
 	theirs, other := h.open(time.Minute, nil)
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	d := h.start("slow")
-	time.Sleep(1200 * time.Millisecond) // the other one has looked
+	time.Sleep(1200 * time.Millisecond) // the other process has looked
 	if n := h.takenUp(d.ID()); n != 1 {
 		t.Errorf("the run was taken up %d times", n)
 	}
@@ -687,8 +687,8 @@ func TestPool_TwoProcesses(t *testing.T) {
 	t.Logf("taken over and done after %v", time.Since(start))
 }
 
-// A request with a key that a run has gets that run, also in another process, and whatever the bounds say; another
-// request with it is a conflict.
+// A request with the key of a run gets that run, in another process as well, and whatever the bounds. A different
+// request with the key is a conflict.
 func TestPool_Once(t *testing.T) {
 	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
 	r := h.request("slow")
@@ -717,7 +717,7 @@ func TestPool_Once(t *testing.T) {
 	}
 }
 
-// A run that a worker has not got yet is cancelled at once; one that has a worker ends with it.
+// A run without a worker is cancelled at once; one that has a worker ends with it.
 func TestPool_Cancel(t *testing.T) {
 	q := &forgetful{}
 	h := poolOn(t, "", time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
@@ -740,8 +740,8 @@ func TestPool_Cancel(t *testing.T) {
 	}
 }
 
-// A run that waits holds nothing: no place in the pool, no drive, no connection to its provider. All runs have one
-// adapter for a provider, so that its limits hold for all of them together.
+// A parked run holds no place in the pool, no drive and no connection to its provider. All runs share one adapter for a
+// provider, so that its limits apply to all of them together.
 func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 	var connections, at, most atomic.Int32
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -803,7 +803,7 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 	}
 }
 
-// What a model says while somebody reads the kept events is not told after the reply that it became.
+// Live frames that are sent while a reader reads the kept events do not follow the reply that they belong to.
 func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	h := poolOn(t, "", 0, nil)
 	d, err := h.pool.Start(t.Context(), ann, h.request("asks"))
@@ -813,7 +813,7 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-d.Over() // it has told that the drive is over
+	<-d.Over() // it has sent the end of the drive
 	token := func(text string) {
 		h.pool.Send(d.ID(), journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: text}})
 	}
@@ -821,7 +821,7 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	var last toolcrib.Seq
 	said := ""
 	err = h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Parks: true}, func(f journal.Frame) error {
-		if last == 0 { // the first of those that the store has
+		if last == 0 { // the first frame in the store
 			h.pool.Redrive(d, 1)
 			token("before the reply")
 		}
@@ -840,8 +840,8 @@ func TestPool_FollowedWhileItSpeaks(t *testing.T) {
 	}
 }
 
-// A message that comes by another process is read, although the driver looks for those only now and then: the store
-// ends no run that has one.
+// A message from another process is read, although the driver looks for messages only now and then: the store does not
+// end a run that has one.
 func TestPool_MessageOfAnotherProcess(t *testing.T) {
 	h := poolOn(t, "", time.Second, nil)
 	h.write("slow.script", "- {text: one, delay: 100ms}\n- {text: heard}\n")
@@ -849,7 +849,7 @@ func TestPool_MessageOfAnotherProcess(t *testing.T) {
 	for range 20 {
 		d := h.start("slow")
 		if err := other.Say(t.Context(), ann, string(d.ID()), "Listen."); toolcrib.CodeOf(err) == toolcrib.CodeConflict {
-			continue // the run was quicker
+			continue // the run ended first
 		} else if err != nil {
 			t.Fatal(err)
 		}
