@@ -47,7 +47,7 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 			written := c.Name
 			if giveName(c, offered, d.r.Mask); c.Name != written && c.ProviderName == "" {
 				notices = append(notices, journal.Noticef(toolcrib.NoticeToolCallRepaired, "the name %s was read as %s",
-					guard.Visible(guard.Cut(written, maxToldName)), c.Name))
+					guard.Visible(guard.Cut(written, maxNoticeName)), c.Name))
 			}
 			d.readArguments(c)
 			*p.ToolCall = toolcrib.ToolCall{ID: c.ID, Name: c.Name, Arguments: canonicalEmpty}
@@ -65,8 +65,8 @@ func (d *driver) adopt(reply *toolcrib.Reply) (calls []journal.ToolCall, notices
 	return calls, notices
 }
 
-// maxToldName bounds a name in a notice, in bytes.
-const maxToldName = 128
+// maxNoticeName bounds a name in a notice, in bytes.
+const maxNoticeName = 128
 
 // modelRef returns the open model as PROVIDER/MODEL, or "" if none is open.
 func (d *driver) modelRef() string {

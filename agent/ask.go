@@ -209,7 +209,7 @@ func (u unopened) Stream(context.Context, *toolcrib.Request) iter.Seq2[toolcrib.
 func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcrib.Request,
 	sent *journal.ModelRequest,
 ) error {
-	in := &reception{d: d, began: d.r.Clock.Awake(), show: newShower(d), what: "reply"}
+	in := &reception{d: d, began: d.r.Clock.Awake(), show: newDeltaView(d), what: "reply"}
 	err := in.stream(ctx, model, req)
 	in.show.flush()
 	took := d.r.Clock.Awake() - in.began
@@ -222,7 +222,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 	leaks := d.redactCanary(&reply, calls)
 	bodies := append(make([]toolcrib.Body, 0, 8), &journal.Message{
 		Request: sent.Request, Iteration: sent.Iteration, Parts: reply.Message.Parts, Finish: reply.Finish.Reason,
-		Model: d.r.told(reply.Finish.Model), RequestID: d.r.told(reply.Finish.RequestID), Closing: sent.Closing,
+		Model: d.r.redact(reply.Finish.Model), RequestID: d.r.redact(reply.Finish.RequestID), Closing: sent.Closing,
 		DurationMS: took.Milliseconds(), FirstMS: in.first.Milliseconds(),
 	})
 	for i := range calls {
@@ -235,7 +235,7 @@ func (d *driver) receive(ctx context.Context, model toolcrib.Model, req *toolcri
 		bodies = append(bodies, journal.Noticef(core.NoticeReplyEmpty, "the model gave neither text nor calls; it is asked once more"))
 	}
 	for _, n := range reply.Finish.Notices {
-		n.Message = d.r.told(n.Message)
+		n.Message = d.r.redact(n.Message)
 		bodies = append(bodies, &journal.Notice{Notice: n})
 	}
 	if ignored := core.ChoiceIgnored(sent, calls); ignored != nil {
@@ -257,7 +257,7 @@ type reception struct {
 	d     *driver
 	reply toolcrib.ReplyBuilder
 	what  string        // "reply" or "summary", for messages
-	show  *shower       // nil if there is no watcher
+	show  *deltaView    // nil if there is no watcher
 	began time.Duration // time of the clock
 	first time.Duration // time to the first part of the answer
 	ended bool
@@ -307,9 +307,9 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 	return !in.ended
 }
 
-// told returns a provider's text for people. Its contents are unknown, so text that only looks like a
+// redact returns a provider's text for people. Its contents are unknown, so text that only looks like a
 // secret is removed too.
-func (r *Runner) told(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
+func (r *Runner) redact(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 
 // LogRequestFailed is the message of the log record of a failed request (C17).
 const LogRequestFailed = "model request failed"
@@ -331,16 +331,16 @@ func (d *driver) failed(ctx context.Context, sent *journal.ModelRequest, err err
 		f.Class, f.Message = core.ClassCancelled, "given up by the run"
 		f.Unsent = known && me.Unsent // the request was never sent
 	case known:
-		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.told(me.Message), d.r.told(me.Detail)
+		f.Class, f.Status, f.Message, f.Detail = me.Class, me.Status, d.r.redact(me.Message), d.r.redact(me.Detail)
 		f.RetryAfterMS, f.Unsent, f.NoTools = me.RetryAfter.Milliseconds(), me.Unsent, me.NoTools
 	default:
-		f.Detail = d.r.told(err.Error())
+		f.Detail = d.r.redact(err.Error())
 	}
 	// Without a ref, all who read the run may read the message.
 	if f.Detail != "" || known && f.Class != core.ClassCancelled && !me.Own {
 		f.Ref = d.r.NewID("ref_")
 		d.r.Log.WarnContext(ctx, LogRequestFailed, "run", d.s.Run, "user", d.s.Start.Principal.User, "class", f.Class,
-			"ref", f.Ref, "detail", cmp.Or(f.Detail, f.Message)+d.r.told(guard.Stack(err)))
+			"ref", f.Ref, "detail", cmp.Or(f.Detail, f.Message)+d.r.redact(guard.Stack(err)))
 	}
 	if !f.Unsent {
 		f.Sum.Requests++
@@ -447,9 +447,9 @@ func sumUsage(sum toolcrib.Usage, t toolcrib.TokenUsage, cost float64, estimated
 	})
 }
 
-// shower shows the deltas of a reply in the form in which it is kept: cleaned and with secrets masked,
+// deltaView shows the deltas of a reply in the form in which it is kept: cleaned and with secrets masked,
 // even those split over deltas.
-type shower struct {
+type deltaView struct {
 	d              *driver
 	unseen         []toolcrib.Delta // received without a watcher; the next watcher is shown them
 	text, thinking pipe             // nil if nothing was shown yet
@@ -486,11 +486,11 @@ func (p pipe) Flush() (rest string) {
 	return rest
 }
 
-func newShower(d *driver) *shower {
+func newDeltaView(d *driver) *deltaView {
 	if d.r.Watch == nil {
 		return nil
 	}
-	w := &shower{d: d, unseen: d.unseen[:0]}
+	w := &deltaView{d: d, unseen: d.unseen[:0]}
 	d.unseen = nil
 	return w
 }
@@ -499,7 +499,7 @@ func newShower(d *driver) *shower {
 const maxUnseen = 1000
 
 // seen reports whether deltas are shown. It first shows those that were held until now.
-func (w *shower) seen() bool {
+func (w *deltaView) seen() bool {
 	if w == nil || w.d.r.Watched != nil && len(w.unseen) < maxUnseen && !w.d.r.Watched(w.d.s.Run) {
 		return false
 	}
@@ -517,7 +517,7 @@ func (w *shower) seen() bool {
 	return true
 }
 
-func (w *shower) delta(delta toolcrib.Delta) {
+func (w *deltaView) delta(delta toolcrib.Delta) {
 	switch {
 	case w.seen():
 		w.add(delta)
@@ -530,7 +530,7 @@ func (w *shower) delta(delta toolcrib.Delta) {
 	}
 }
 
-func (w *shower) add(delta toolcrib.Delta) {
+func (w *deltaView) add(delta toolcrib.Delta) {
 	switch {
 	case delta.Text != "" && w.begins(journal.FrameToken):
 		w.show(journal.FrameToken, w.text.Write(delta.Text))
@@ -544,7 +544,7 @@ func (w *shower) add(delta toolcrib.Delta) {
 // begins finishes showing the pieces of one kind before the first of another: a thought ends before
 // the text begins. It reports whether the piece may be shown. A kind of which a held-back end was
 // shown is not continued, since a secret may have been cut in two there; the message has the rest.
-func (w *shower) begins(event string) bool {
+func (w *deltaView) begins(event string) bool {
 	if w.last != event {
 		rest := ""
 		switch w.last {
@@ -560,14 +560,14 @@ func (w *shower) begins(event string) bool {
 	return !w.over[event]
 }
 
-func (w *shower) show(event, text string) {
+func (w *deltaView) show(event, text string) {
 	if text != "" {
 		w.d.live(event, journal.TextView{Text: text, From: w.shown[event]})
 		w.shown[event] += len(text)
 	}
 }
 
-func (w *shower) call(c *toolcrib.ToolCallDelta) {
+func (w *deltaView) call(c *toolcrib.ToolCallDelta) {
 	k, view := w.calls[c.Index], journal.CallDeltaView{}
 	if k == nil {
 		if w.calls == nil {
@@ -587,7 +587,7 @@ func (w *shower) call(c *toolcrib.ToolCallDelta) {
 	}
 }
 
-func (w *shower) flush() {
+func (w *deltaView) flush() {
 	if !w.seen() {
 		if w != nil {
 			clear(w.unseen)

@@ -93,7 +93,7 @@ type Rejudging struct {
 
 // Run reads the journal of a run once, event by event, and passes its findings to found.
 func (b Backtest) Run(ctx context.Context, j toolcrib.Journal, run toolcrib.RunID, found Rejudging) error {
-	w := &rejudging{b: b, found: found, s: core.NewState(run), told: make(map[string]bool)}
+	w := &rejudging{b: b, found: found, s: core.NewState(run), reported: make(map[string]bool)}
 	for e, err := range j.Read(ctx, run, 0) {
 		if err != nil {
 			return err
@@ -112,9 +112,9 @@ type rejudging struct {
 	s     *State
 	terms Terms
 	// offered is the offer of the request that the current turn answers, under the new policy.
-	offered map[string]bool
-	told    map[string]bool // offer changes, by tool
-	turn    []*retried
+	offered  map[string]bool
+	reported map[string]bool // offer changes, by tool
+	turn     []*retried
 }
 
 // retried is a call of the current turn and the findings about it so far.
@@ -176,7 +176,7 @@ func (w *rejudging) offer(ctx context.Context, e toolcrib.Event) error {
 		}
 	}
 	for _, t := range w.s.Offer.Tools {
-		if w.offered[t.Name] || w.told[t.Name] || w.missing(t.Name) {
+		if w.offered[t.Name] || w.reported[t.Name] || w.missing(t.Name) {
 			continue
 		}
 		c := OfferChange{Run: w.s.Run, Seq: e.Seq, Time: e.Time, Tool: t.Name}
@@ -195,10 +195,10 @@ func (w *rejudging) offer(ctx context.Context, e toolcrib.Event) error {
 
 // differs reports a change of the offer, once for each tool of a run.
 func (w *rejudging) differs(c OfferChange) error {
-	if w.told[c.Tool] {
+	if w.reported[c.Tool] {
 		return nil
 	}
-	w.told[c.Tool] = true
+	w.reported[c.Tool] = true
 	return w.found.Offer(c)
 }
 

@@ -40,8 +40,8 @@ func MayDecide(who toolcrib.Principal, user string) bool {
 	return who.User != "" && (who.Admin || who.User == user || slices.Contains(who.Roles, RoleApprover))
 }
 
-// party refuses principals who may not decide about the run.
-func party(s *State, who toolcrib.Principal) error {
+// checkPrincipal refuses principals who may not decide about the run.
+func checkPrincipal(s *State, who toolcrib.Principal) error {
 	if who.Token != "" && who.Token != s.Start.Principal.Token {
 		return forbidden(nil, "an access token decides only about runs that it started, and it did not start run %s", s.Run)
 	}
@@ -121,7 +121,7 @@ func (r *Runner) deciderToday(ctx context.Context, s *State, who toolcrib.Princi
 	if today.Token != "" {
 		today.Admin, today.Roles = false, nil
 	}
-	return today, party(s, today)
+	return today, checkPrincipal(s, today)
 }
 
 // judgedLater reports whether a refusal concerns the tool in this run, not the rights of the decider.

@@ -49,7 +49,7 @@ type driver struct {
 	behind behind
 	noted  noted
 	unread bool             // the journal has refused a request for messages
-	unseen []toolcrib.Delta // memory for [shower.unseen]
+	unseen []toolcrib.Delta // memory for [deltaView.unseen]
 }
 
 // verdict returns the gate's verdict on a call of the current turn, or nil if this driver has not
@@ -522,7 +522,7 @@ func (d *driver) flush(ctx context.Context) error {
 		return fmt.Errorf("run %s: %w", d.s.Run, err)
 	}
 	d.wrote = true
-	d.told(events)
+	d.notifyParent(events)
 	if d.r.Watch != nil {
 		for _, e := range events {
 			if f, ok := journal.View(d.s.Run, e); ok {
@@ -535,8 +535,8 @@ func (d *driver) flush(ctx context.Context) error {
 	return nil
 }
 
-// told reports events of a child run to the watchers of its parent.
-func (d *driver) told(events []toolcrib.Event) {
+// notifyParent reports events of a child run to the watchers of its parent.
+func (d *driver) notifyParent(events []toolcrib.Event) {
 	if d.tell == nil {
 		return
 	}

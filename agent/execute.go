@@ -46,7 +46,7 @@ func (d *driver) execute(ctx context.Context) error {
 		x.results[i] = refusal(c, v)
 	}
 	x.ctx, x.waiting = d.bounded(ctx), ready
-	x.told, x.news = x.ctx.Done(), make(chan news, newsOfCall*len(ready))
+	x.done, x.news = x.ctx.Done(), make(chan news, newsOfCall*len(ready))
 	if d.r.Watch != nil {
 		x.ticks = make(chan progress, 16)
 	}
@@ -89,7 +89,7 @@ func refusal(c *core.Call, v *gate.Verdict) *journal.ToolResult {
 type execution struct {
 	d       *driver
 	ctx     context.Context
-	told    <-chan struct{}       // ends with ctx; nil once that was handled
+	done    <-chan struct{}       // ends with ctx; nil once that was handled
 	order   []*core.Call          // open calls of the turn
 	results []*journal.ToolResult // their results, in the same order; nil if none, or it was written
 	waiting []*core.Call
@@ -181,7 +181,7 @@ func (x *execution) run() error {
 func (x *execution) step() error {
 	select {
 	case n := <-x.news:
-		return x.hear(n)
+		return x.record(n)
 	case p := <-x.ticks:
 		x.d.live(journal.FrameToolProgress, journal.ProgressView{
 			ID: p.id, Message: x.d.r.Mask.Clean(p.message),
@@ -190,8 +190,8 @@ func (x *execution) step() error {
 		return nil
 	case by := <-x.d.hurry:
 		return x.enough(by)
-	case <-x.told:
-		x.told = nil
+	case <-x.done:
+		x.done = nil
 		for _, f := range x.flying {
 			x.awaitEnd(f)
 		}
@@ -199,8 +199,8 @@ func (x *execution) step() error {
 	}
 }
 
-// hear records the news of a call.
-func (x *execution) hear(n news) error {
+// record records the news of a call.
+func (x *execution) record(n news) error {
 	f := n.f
 	switch {
 	case n.ended:

@@ -95,7 +95,7 @@ func (s *State) apply(body toolcrib.Body) error {
 		s.grant(b)
 	case *journal.Said:
 		s.Said = append(s.Said, *b)
-		s.hear()
+		s.readSaid()
 	case *journal.Condensed:
 		return s.condensed(b)
 	case *journal.AnswerChecked:
@@ -509,12 +509,12 @@ func (s *State) closeTurn() {
 	}
 	s.add(m)
 	s.Turn, s.Approval, s.Pending = nil, nil, nil
-	s.hear()
+	s.readSaid()
 }
 
-// hear adds people's messages to the transcript, as soon as that leaves it valid. An earlier reply is
+// readSaid adds people's messages to the transcript, as soon as that leaves it valid. An earlier reply is
 // then no longer the last one.
-func (s *State) hear() {
+func (s *State) readSaid() {
 	if s.Turn != nil {
 		return
 	}
