@@ -125,10 +125,12 @@ func TestH12_ClientTools(t *testing.T) {
 		return run.Status == "completed"
 	})
 	h.want(409, nil, "POST", at, ann, `{"tool_call_id":"call_3","body":1}`)
-	if run.Content != "seven of nine" || !strings.Contains(run.Trace[0].Result, `{"card":"seven"}`) || !run.Trace[2].IsError {
+	if run.Content != "seven of nine" || !strings.Contains(run.Trace[0].Result, `{"card":"seven"}`) ||
+		!run.Trace[2].IsError {
 		t.Errorf("%+v", run)
 	}
-	if got := names(<-stream); strings.Count(got, "paused") != 2 || strings.Count(got, "tool_result") != 3 || !strings.HasSuffix(got, "done ") {
+	if got := names(<-stream); strings.Count(got, "paused") != 2 || strings.Count(got, "tool_result") != 3 ||
+		!strings.HasSuffix(got, "done ") {
 		t.Errorf("the stream: %s", got)
 	}
 
@@ -176,7 +178,8 @@ func TestH12_ClientTools(t *testing.T) {
 	if run.Status != "waiting_for_approval" {
 		t.Fatalf("%+v", run)
 	}
-	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
+	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann,
+		`{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
 	h.eventually("its client's turn", func() bool {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
 		return run.Status == "waiting_for_tool"
@@ -266,7 +269,8 @@ func TestMessages(t *testing.T) {
 		h.want(200, nil, "POST", at+"/message", ann, fmt.Sprintf(`{"text":"number %d"}`, i))
 	}
 	h.want(429, nil, "POST", at+"/message", ann, `{"text":"too many"}`)
-	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
+	h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann,
+		`{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
 	h.eventually("its end", func() bool {
 		h.want(200, &run, "GET", at, ann, "")
 		return run.Status == "completed"
@@ -297,7 +301,8 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"talks","input":"Talk.","detach":true,"limits":{"max_iterations":150}}`)
 	var kept []time.Time
 	for i := range 4 {
-		err := other.PutMessage(t.Context(), run.ID, store.Message{ID: fmt.Sprint("msg_", i), Text: "hi", By: "ann", At: time.Now()})
+		err := other.PutMessage(t.Context(), run.ID,
+			store.Message{ID: fmt.Sprint("msg_", i), Text: "hi", By: "ann", At: time.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +340,8 @@ func TestMessagesByAnotherProcess(t *testing.T) {
 // However messages race with the end of a run, each is refused or is in its events once.
 func TestMessagesRaceWithTheEnd(t *testing.T) {
 	h := openClient(t)
-	if err := os.WriteFile(filepath.Join(h.dir, "talks.script"), []byte(strings.Repeat("- {text: one, delay: 20ms}\n", 64)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "talks.script"),
+		[]byte(strings.Repeat("- {text: one, delay: 20ms}\n", 64)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ann := h.token("ann", access.Scope{})

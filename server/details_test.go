@@ -158,7 +158,8 @@ func TestContract9_DetailsAreForAdministrators(t *testing.T) {
 			}
 		})
 	}
-	if log := h.log.take(); !strings.Contains(log, "Incorrect key provided to worker-7") || !strings.Contains(log, `"user":"ann"`) {
+	if log := h.log.take(); !strings.Contains(log, "Incorrect key provided to worker-7") ||
+		!strings.Contains(log, `"user":"ann"`) {
 		t.Errorf("the log lacks the details: %.2000s", log)
 	}
 	var run service.Run
@@ -189,13 +190,15 @@ func TestN4_UnknownToolsAreOneLine(t *testing.T) {
 	line := func(door, id string) {
 		t.Helper()
 		log := ofRun.ReplaceAllString(h.log.take(), "")
-		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "tools: there is no tool") || !strings.Contains(log, `"user":"ann"`) ||
+		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "tools: there is no tool") ||
+			!strings.Contains(log, `"user":"ann"`) ||
 			!strings.Contains(log, `"request_id":"`+id) || len(log) > 4<<10 {
 			t.Errorf("%s: %d lines, %d bytes: %.1000s", door, strings.Count(log, "\n"), len(log), log)
 		}
 	}
 	h.log.take()
-	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"lost","input":"x","tools":[`+list+`]}`, "X-Request-ID", "req-run")
+	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"lost","input":"x","tools":[`+list+`]}`, "X-Request-ID",
+		"req-run")
 	line("run", "req-run")
 	h.want(200, nil, "POST", "/api/runs", ann, `{"agent":"lost","input":"x"}`, "X-Request-ID", "req-agent")
 	line("agent", "req-agent")

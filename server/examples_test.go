@@ -56,7 +56,11 @@ func TestV1_Examples(t *testing.T) {
 		texts    map[string]string // texts of its steps in addition to those of all clients
 		uses     map[string]string // client tools that runs must have used, by agent
 	}{
-		"openai": {"openai@7.59.0", map[string]string{"plain chat": "Hello there."}, map[string]string{"horoscope": "get_horoscope"}},
+		"openai": {
+			"openai@7.59.0",
+			map[string]string{"plain chat": "Hello there."},
+			map[string]string{"horoscope": "get_horoscope"},
+		},
 		"agents": {
 			"@openai/agents@0.20.0",
 			map[string]string{"hand-off": "Data agent: It is fine.", "late": "It is fine."},
@@ -289,7 +293,8 @@ request_max_retries = 0
 		t.Errorf("an image as a result: %s", out)
 	}
 	codex.run(home, "namespace", "Close it.", false)
-	if got := h.results(token, "namespace", "close_agent"); len(got) != 1 || !strings.Contains(got[0], "invalid agent id") {
+	if got := h.results(token, "namespace", "close_agent"); len(got) != 1 ||
+		!strings.Contains(got[0], "invalid agent id") {
 		t.Errorf("a tool in a namespace: %q", got)
 	}
 }
@@ -315,7 +320,8 @@ func TestV1_QwenCode(t *testing.T) {
 		}
 		command := exec.Command(node, args...)
 		command.Dir = dir
-		command.Env = append(os.Environ(), "HOME="+home, "OPENAI_BASE_URL="+h.url+"/v1", "OPENAI_API_KEY="+token, "OPENAI_MODEL="+model)
+		command.Env = append(os.Environ(), "HOME="+home, "OPENAI_BASE_URL="+h.url+"/v1", "OPENAI_API_KEY="+token,
+			"OPENAI_MODEL="+model)
 		return command
 	}}
 	qwen.holds(h, token, "glob")

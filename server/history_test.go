@@ -64,7 +64,8 @@ func (h *house) chat(token, model string, messages []line, more ...string) (serv
 		h.t.Fatal(err)
 	}
 	var c openai.ChatCompletion
-	h.want(200, &c, "POST", "/v1/chat/completions", token, `{"model":"`+model+`","messages":`+string(raw)+strings.Join(more, "")+`}`)
+	h.want(200, &c, "POST", "/v1/chat/completions", token,
+		`{"model":"`+model+`","messages":`+string(raw)+strings.Join(more, "")+`}`)
 	return h.runOf(token, string(c.Toolcrib.RunID)), c
 }
 
@@ -155,7 +156,8 @@ func TestHistory_Tainted(t *testing.T) {
 			t.Errorf("%s, of somebody who has read nothing: %q", name, run.Taint)
 		}
 	}
-	if run, _ := h.chat(ann, "agent/default", []line{{"role": "system", "content": "Be brief."}, {"role": "user", "content": "page"}}); run.Taint != nil {
+	if run, _ := h.chat(ann, "agent/default",
+		[]line{{"role": "system", "content": "Be brief."}, {"role": "user", "content": "page"}}); run.Taint != nil {
 		t.Errorf("a new conversation: %q", run.Taint)
 	}
 }
@@ -187,7 +189,8 @@ func TestHistory_Clean(t *testing.T) {
 			t.Errorf("%s: %q", name, run.Taint)
 		}
 	}
-	if run, _ := h.chat(ann, "agent/default", asks(turnOf(strings.Replace(parked, "apr_0", "apr_1", 1))...)); run.Taint == nil {
+	if run, _ := h.chat(ann, "agent/default",
+		asks(turnOf(strings.Replace(parked, "apr_0", "apr_1", 1))...)); run.Taint == nil {
 		t.Error("an approval that is not there is known")
 	}
 }

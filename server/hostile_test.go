@@ -135,7 +135,8 @@ func TestTwoUsers_Named(t *testing.T) {
 	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
-	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1) // the run waits all the time
+	// the run waits all the time
+	h.config = strings.Replace(h.config, "client_tool_timeout: 1s", "client_tool_timeout: 1h", 1)
 	h.start()
 	ann, narrow, bob := h.token("ann", signIn), h.token("ann", access.Scope{}), h.token("bob", signIn)
 	var run, waits service.Run
@@ -172,7 +173,8 @@ func TestTwoUsers_Named(t *testing.T) {
 	} {
 		for who, token := range map[string]string{"bob": bob, "ann's narrow token": narrow} {
 			status, _, data := h.ask(c.method, c.path, token, c.body, c.head...)
-			if found := leaks(data, hidden, c.body); found != "" || status >= 500 || c.status != 0 && status != c.status && who == "bob" {
+			if found := leaks(data, hidden, c.body); found != "" || status >= 500 || c.status != 0 && status != c.status &&
+				who == "bob" {
 				t.Errorf("%s by %s: %d, shows %q: %s", c.what, who, status, found, data)
 			}
 		}
@@ -316,7 +318,8 @@ func TestHalfBodies(t *testing.T) {
 	}
 	becomes(server.MaxBodies)
 	answer, err := io.ReadAll(half()) // to the end
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 429") || !strings.Contains(string(answer), "Retry-After: 1") {
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 429") ||
+		!strings.Contains(string(answer), "Retry-After: 1") {
 		t.Errorf("one too many: %q, %v", answer, err)
 	}
 	h.want(429, nil, "POST", "/api/runs", ann, `{"input":"Go."}`)
@@ -387,8 +390,11 @@ func TestLargeBodies(t *testing.T) {
 		"a wrong type":   {"/api/runs", `{"input":"x","agent":["` + strings.Repeat("a", 1<<20) + `"]}`},
 		"tools":          {"/api/runs", `{"input":"x","tools":[` + manyOf(`"t%d"`) + "]}"},
 		"explained":      {"/api/tools/explain", `{"tools":[` + manyOf(`"t%d"`) + "]}"},
-		"messages":       {"/v1/chat/completions", `{"model":"default","messages":[` + manyOf(`{"role":"user","content":"%d"}`) + "]}"},
-		"a path":         {"/api/" + strings.Repeat("x", 32<<10), "{}"},
+		"messages": {
+			"/v1/chat/completions",
+			`{"model":"default","messages":[` + manyOf(`{"role":"user","content":"%d"}`) + "]}",
+		},
+		"a path": {"/api/" + strings.Repeat("x", 32<<10), "{}"},
 	} {
 		status, _, data := h.ask("POST", c.path, ann, c.body)
 		if status/100 != 4 || len(data) > 8<<10 {

@@ -276,7 +276,8 @@ func (h *house) token(user string, scope access.Scope) string {
 // expired returns a token of a user that has expired.
 func (h *house) expired(user string) string {
 	h.t.Helper()
-	t, err := h.service.People.CreateToken(h.t.Context(), root, people.TokenRequest{User: user, TTL: time.Second, Via: "api"})
+	t, err := h.service.People.CreateToken(h.t.Context(), root,
+		people.TokenRequest{User: user, TTL: time.Second, Via: "api"})
 	if err != nil {
 		h.t.Fatal(err)
 	}

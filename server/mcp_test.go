@@ -203,7 +203,8 @@ func TestMCP_Hears(t *testing.T) {
 // post sends a message like a client that was written by hand.
 func (h *house) post(token, message string, head ...string) (*http.Response, string) {
 	h.t.Helper()
-	r := h.request("POST", "/mcp", token, message, append([]string{"Accept", "application/json, text/event-stream"}, head...)...)
+	r := h.request("POST", "/mcp", token, message,
+		append([]string{"Accept", "application/json, text/event-stream"}, head...)...)
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		h.t.Fatal(err)
@@ -238,7 +239,8 @@ func TestMCP_Sessions(t *testing.T) {
 	narrow := h.token("ann", access.Scope{})
 	id := h.begins(ann)
 	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	if res, text := h.post(ann, list, "Mcp-Session-Id", id); res.StatusCode != 200 || !strings.Contains(text, "read_file") {
+	if res, text := h.post(ann, list, "Mcp-Session-Id", id); res.StatusCode != 200 ||
+		!strings.Contains(text, "read_file") {
 		t.Fatalf("%d %s", res.StatusCode, text)
 	}
 	for name, one := range map[string]struct{ token, id string }{
@@ -299,11 +301,13 @@ func TestMCP_Taint(t *testing.T) {
 			}
 			marks := regexp.MustCompile("CC_CANARY_[0-9A-F]{16}")
 			canary := marks.FindString(said(called(t, c, "read_file", map[string]any{"path": "b.txt"})))
-			if text := said(called(t, c, "read_file", map[string]any{"path": canary})); canary == "" || !strings.Contains(text, "[CANARY_REDACTED]") {
+			if text := said(called(t, c, "read_file", map[string]any{"path": canary})); canary == "" ||
+				!strings.Contains(text, "[CANARY_REDACTED]") {
 				t.Errorf("the canary %q in a later call: %s", canary, text)
 			}
 			escaped := json.RawMessage(strings.Replace(strconv.Quote(canary), "C", `\u0043`, 1))
-			if text := said(called(t, c, "read_file", map[string]any{"path": escaped})); !strings.Contains(text, "[CANARY_REDACTED]") {
+			if text := said(called(t, c, "read_file",
+				map[string]any{"path": escaped})); !strings.Contains(text, "[CANARY_REDACTED]") {
 				t.Errorf("the canary with an escape in a later call: %s", text)
 			}
 			// The data of a run of another client, which is read as a resource, and of concurrent calls.
@@ -321,14 +325,16 @@ func TestMCP_Taint(t *testing.T) {
 			all.Wait()
 			canaries = append(canaries, marks.FindAllString(strings.Join(texts, "\n"), -1)...)
 			for _, one := range canaries {
-				if text := said(called(t, other, "read_file", map[string]any{"path": one})); !strings.Contains(text, "[CANARY_REDACTED]") {
+				if text := said(called(t, other, "read_file",
+					map[string]any{"path": one})); !strings.Contains(text, "[CANARY_REDACTED]") {
 					t.Errorf("%s in a later call: %s", one, text)
 				}
 			}
 			if len(canaries) < 9 {
 				t.Errorf("marks: %s", canaries)
 			}
-			if _, _, events := h.ask("GET", "/api/runs/last/export", ann, ""); !strings.Contains(string(events), `"canary_leak"`) {
+			if _, _, events := h.ask("GET", "/api/runs/last/export", ann,
+				""); !strings.Contains(string(events), `"canary_leak"`) {
 				t.Errorf("no notice of it: %s", events)
 			}
 			if r := called(t, c, "write_file", map[string]any{"path": "c.txt", "content": "x"}); asked != 1 ||
@@ -429,7 +435,8 @@ func TestMCP_TakenUp(t *testing.T) {
 	}
 	ctx, cut := context.WithCancel(t.Context())
 	defer cut()
-	res, err := http.DefaultClient.Do(h.request("POST", "/mcp", ann, strings.Replace(slowCall, meta+",", "", 1), head...).WithContext(ctx))
+	res, err := http.DefaultClient.Do(h.request("POST", "/mcp", ann, strings.Replace(slowCall, meta+",", "", 1),
+		head...).WithContext(ctx))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,14 +521,16 @@ func TestMCP_Restart(t *testing.T) {
 // The bounds of runs apply to calls, and a call that is refused for them can be made again.
 func TestMCP_RunsAreBounded(t *testing.T) {
 	h := open(t, "server: {max_runs_per_user: 1}\n")
-	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	ann := h.token("ann", signIn)
 	c, _ := h.editor("/mcp", ann, versions[0], nil, nil)
 	var first service.Run
 	h.want(202, &first, "POST", "/api/runs", ann, `{"agent":"slow","input":"Count.","detach":true}`)
-	if r := called(t, c, "list_directory", map[string]any{"path": "."}); !r.IsError || !strings.Contains(said(r), "max_runs_per_user") {
+	if r := called(t, c, "list_directory", map[string]any{"path": "."}); !r.IsError ||
+		!strings.Contains(said(r), "max_runs_per_user") {
 		t.Errorf("%s", said(r))
 	}
 	other, _ := h.editor("/mcp", h.token("bob", signIn), versions[1], nil, nil)
@@ -550,7 +559,8 @@ func TestMCP_Authorization(t *testing.T) {
 		}
 		status, header, _ := h.ask("POST", one.path, one.token, initialize, head...)
 		got := header.Get("WWW-Authenticate")
-		if status != 401 || !strings.HasPrefix(got, "Bearer ") || !strings.Contains(got, `resource_metadata="`+one.want+`"`) ||
+		if status != 401 || !strings.HasPrefix(got, "Bearer ") ||
+			!strings.Contains(got, `resource_metadata="`+one.want+`"`) ||
 			strings.Contains(got, "invalid_token") != (one.token != "") {
 			t.Errorf("%q: %d %s", one.token, status, got)
 		}

@@ -122,9 +122,10 @@ func TestV1_OfficialClients(t *testing.T) {
 			for name, one := range all {
 				one.holds(t, name)
 			}
-			if got := all[""]; client == "openai" && (got["completion"].Usage != 13 || got["stream"].Usage != 13 || got["tools"].Usage != 20 ||
-				!got["stream"].Pieces || got["unknown"].Code != "model_not_found" || got["midway"].Code != "provider_failed" ||
-				got["responseStream"].Items != 2 || got["responseStream"].Last != "response.completed") {
+			if got := all[""]; client == "openai" &&
+				(got["completion"].Usage != 13 || got["stream"].Usage != 13 || got["tools"].Usage != 20 ||
+					!got["stream"].Pieces || got["unknown"].Code != "model_not_found" || got["midway"].Code != "provider_failed" ||
+					got["responseStream"].Items != 2 || got["responseStream"].Last != "response.completed") {
 				t.Errorf("%s", out)
 			}
 			// The retries began one run, and the client's calls were executed.
@@ -141,7 +142,8 @@ func TestV1_OfficialClients(t *testing.T) {
 			for _, listed := range runs.Runs {
 				var run service.Run
 				h.want(200, &run, "GET", "/api/runs/"+string(listed.ID), token, "")
-				if run.Status != "completed" || len(run.Trace) != 1 || !strings.Contains(run.Trace[0].Result, "It is sunny in Berlin.") {
+				if run.Status != "completed" || len(run.Trace) != 1 ||
+					!strings.Contains(run.Trace[0].Result, "It is sunny in Berlin.") {
 					t.Errorf("%+v", run)
 				}
 			}

@@ -23,12 +23,17 @@ import (
 // odd are JSON values that no client sends by mistake, for each part of a body, a path or a query.
 func odd() []string {
 	texts := []string{
-		`""`, `" "`, `"\u0000"`, `"a\u0000b"`, `"\ud800"`, `"\u001b[2J\u202e"`, `"."`, `".."`, `"../../etc"`, `"/"`, `"/dev/null"`,
-		`"/proc/self/mem"`, `"/etc/passwd"`, `"/etc/passwd/x"`, `"no/such"`, `"/no/such"`, `"last"`, `"nobody"`, `"-"`, `"run_"`, `"%00"`, `"*"`, `"["`,
-		`"run_00000000000000000000000000"`, `"apr_00000000000000000000000000"`, `"folder"`, `"loop"`, `"link"`, `"loop/x"`, `"socket:9"`,
-		`"` + strings.Repeat("a", 10_000) + `"`, `"/` + strings.Repeat("a/", 5_000) + `"`, `"` + strings.Repeat("n", 300) + `"`,
+		`""`, `" "`, `"\u0000"`, `"a\u0000b"`, `"\ud800"`, `"\u001b[2J\u202e"`, `"."`, `".."`, `"../../etc"`, `"/"`,
+		`"/dev/null"`,
+		`"/proc/self/mem"`, `"/etc/passwd"`, `"/etc/passwd/x"`, `"no/such"`, `"/no/such"`, `"last"`, `"nobody"`, `"-"`,
+		`"run_"`, `"%00"`, `"*"`, `"["`,
+		`"run_00000000000000000000000000"`, `"apr_00000000000000000000000000"`, `"folder"`, `"loop"`, `"link"`, `"loop/x"`,
+		`"socket:9"`,
+		`"` + strings.Repeat("a", 10_000) + `"`, `"/` + strings.Repeat("a/", 5_000) + `"`, `"` +
+			strings.Repeat("n", 300) + `"`,
 	}
-	return append(texts, `null`, `true`, `0`, `-1`, `1e99`, `9223372036854775808`, `[]`, `{}`, `[null]`, `[""]`, `["\u0000"]`, `{"":""}`,
+	return append(texts, `null`, `true`, `0`, `-1`, `1e99`, `9223372036854775808`, `[]`, `{}`, `[null]`, `[""]`,
+		`["\u0000"]`, `{"":""}`,
 		`{"path":"\u0000"}`, `{"path":"loop"}`, `{"path":"folder"}`, `{"file_path":"\u0000"}`, `{"command":"\u0000"}`,
 		strings.Repeat("[", 200)+strings.Repeat("]", 200), strings.Repeat(`{"a":`, 200)+"1"+strings.Repeat("}", 200))
 }
@@ -78,7 +83,8 @@ func TestContract9_OddValues(t *testing.T) {
 		defer leave()
 		status, answer := h.direct(ctx, method, path, boss, body)
 		log := ofRun.ReplaceAllString(h.log.take(), "")
-		if status == http.StatusInternalServerError || strings.Contains(answer+log, "goroutine") || strings.Count(log, "\n") > 1 {
+		if status == http.StatusInternalServerError || strings.Contains(answer+log, "goroutine") ||
+			strings.Count(log, "\n") > 1 {
 			t.Errorf("%s %.200s %.300s: %d %.300s\n%.600s", method, path, body, status, answer, log)
 		}
 	}

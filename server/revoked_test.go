@@ -282,7 +282,8 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	_, _, export := other.ask("GET", "/api/runs/"+string(run.ID)+"/export", there, "")
 	text, _ := json.Marshal(api.ImportRequest{Export: string(export)})
 	h.want(200, nil, "POST", "/api/runs/import", boss, string(text))
-	if _, err := h.service.Policy.SwitchTool(t.Context(), root, policy.SwitchRequest{Group: "files", Reset: true}); err != nil {
+	if _, err := h.service.Policy.SwitchTool(t.Context(), root,
+		policy.SwitchRequest{Group: "files", Reset: true}); err != nil {
 		t.Fatal(err)
 	}
 	var log store.AuditPage
@@ -297,7 +298,8 @@ func TestM16_AuditNamesToken(t *testing.T) {
 	}
 	for _, want := range []string{
 		"ann approval_remembered", "boss approval_forgotten", "boss override_set", "boss override_reset", "ann other_call",
-		"boss run_removed", "boss run_imported", root.User + " override_reset", root.User + " user_added", root.User + " token_issued",
+		"boss run_removed", "boss run_imported", root.User + " override_reset", root.User + " user_added", root.User +
+			" token_issued",
 	} {
 		if !seen[want] {
 			t.Errorf("there is no entry %s: %v", want, seen)
@@ -344,7 +346,8 @@ func TestM16_RevokedIssuer(t *testing.T) {
 	h.token("boss", signIn)
 	for kind, scope := range map[string]access.Scope{"sign-in": signIn, "scoped": {}} {
 		boss := toolcrib.Principal{User: "boss", Admin: true}
-		issued, err := h.service.People.CreateToken(t.Context(), boss, people.TokenRequest{User: "ann", Scope: scope, Via: "cli"})
+		issued, err := h.service.People.CreateToken(t.Context(), boss,
+			people.TokenRequest{User: "ann", Scope: scope, Via: "cli"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +374,8 @@ func TestM16_NoLongerAdministrator(t *testing.T) {
 	ann, boss := h.token("ann", signIn), h.token("boss", signIn)
 	var run service.Run
 	h.want(202, &run, "POST", "/api/runs", ann, `{"agent":"slow","input":"Wait.","detach":true}`)
-	stream, err := http.DefaultClient.Do(h.request("GET", "/api/runs/"+string(run.ID)+"/events", boss, "", "Accept", "text/event-stream"))
+	stream, err := http.DefaultClient.Do(h.request("GET", "/api/runs/"+string(run.ID)+"/events", boss, "", "Accept",
+		"text/event-stream"))
 	if err != nil || stream.StatusCode != 200 {
 		t.Fatal(stream, err)
 	}

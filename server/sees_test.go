@@ -46,7 +46,10 @@ var kinds = []string{"nobody", "scoped", "other scoped", "ann", "bob", "bearer",
 func openSeen(t *testing.T) *seen {
 	t.Helper()
 	h := &seen{
-		house:  openWith(t, seenAgents, map[string]string{"demo.script": "- {text: none}\n", "quiet.script": "- {text: done}\n"}),
+		house: openWith(t, seenAgents, map[string]string{
+			"demo.script":  "- {text: none}\n",
+			"quiet.script": "- {text: done}\n",
+		}),
 		tokens: map[string]string{}, runs: map[string]string{}, asks: map[string]string{},
 	}
 	for _, name := range []string{"ann.private", "bob.private", "boss"} {
@@ -209,7 +212,10 @@ func (h *seen) rows() map[string]row {
 			query: []string{"by=run", "by=user", "by=session", "by=tool", "user=ann.private", "by=agent"},
 			shows: append(h.all(), "ann.private", "bob.private"),
 		},
-		"GET /api/audit":       {query: []string{"user=ann.private", "run=" + runs[0]}, shows: []string{"ann.private", runs[0], file}},
+		"GET /api/audit": {
+			query: []string{"user=ann.private", "run=" + runs[0]},
+			shows: []string{"ann.private", runs[0], file},
+		},
 		"GET /api/me":          {},
 		"GET /api/mcp/prompts": {}, "POST /api/mcp/prompts": {bodies: []string{`{"prompt":{"server":"notes","name":"tell"}}`}},
 		"POST /api/mcp/resources": {bodies: []string{`{"server":"notes","uri":"note://one"}`}},

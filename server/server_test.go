@@ -141,7 +141,8 @@ func TestEveryRoute(t *testing.T) {
 			}
 			check("no JSON", 400, "bad_request", boss, "{")
 			check("a list", 400, "bad_request", boss, "[]")
-			check("an unknown field", 400, "schema_mismatch", boss, strings.Replace(strings.Replace(body, "{", `{"nonsense":1,`, 1), ",}", "}", 1))
+			check("an unknown field", 400, "schema_mismatch", boss,
+				strings.Replace(strings.Replace(body, "{", `{"nonsense":1,`, 1), ",}", "}", 1))
 			check("a key twice", 400, "bad_request", boss, `{"a":1,"a":2}`)
 			check("deep", 400, "bad_request", boss, `{"a":`+strings.Repeat("[", 1500)+strings.Repeat("]", 1500)+"}")
 			check("another type", 400, "bad_request", boss, body, "Content-Type", "text/plain")
@@ -458,7 +459,8 @@ func TestIdempotencyKey_Resume(t *testing.T) {
 	again := func() {
 		t.Helper()
 		h.want(200, nil, "POST", path+"/resume", ann, `{"message":"And quickly."}`, "Idempotency-Key", "k")
-		if _, _, events := h.ask("GET", path+"/events?until=now", ann, ""); strings.Count(string(events), "And quickly.") != 1 {
+		if _, _, events := h.ask("GET", path+"/events?until=now", ann,
+			""); strings.Count(string(events), "And quickly.") != 1 {
 			t.Errorf("it was not added once: %s", events)
 		}
 	}
@@ -697,7 +699,8 @@ func TestIdempotencyKey_NothingBegan(t *testing.T) {
 // Runs of a user who has reached a bound do not keep those of other users waiting.
 func TestRestart_OthersContinue(t *testing.T) {
 	h := open(t, "")
-	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "slow.script"), []byte("- {text: never, delay: 10m}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	ann, bob := h.token("ann", access.Scope{}), h.token("bob", access.Scope{})
@@ -839,7 +842,8 @@ func TestRequestsAsTheySay(t *testing.T) {
 	var f api.Failure
 	long := strings.Repeat("long ", 2000)
 	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","detach":"`+long+`"}`)
-	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") || !strings.Contains(f.Message, "boolean") {
+	if len(f.Message) > 600 || !strings.Contains(f.Message, "/properties/detach") ||
+		!strings.Contains(f.Message, "boolean") {
 		t.Errorf("a wrong value: %+v", f)
 	}
 	h.want(400, &f, "POST", "/api/runs", ann, `{"input":"x","tool_choice":{"name":"read_file","mode":"auto"}}`)
@@ -855,11 +859,13 @@ func TestRequestsAsTheySay(t *testing.T) {
 	// Errors of the configuration are in the log, with its files. Administrators read them.
 	for token, want := range map[string]string{ann: "", h.token("boss", signIn): "providers.gone cannot be used"} {
 		h.want(400, &f, "POST", "/api/runs", token, `{"agent":"gone","input":"x"}`)
-		if strings.Contains(f.Message, h.dir) || strings.Contains(f.Message, "gone") != (want != "") || !strings.Contains(f.Message, want) {
+		if strings.Contains(f.Message, h.dir) || strings.Contains(f.Message, "gone") != (want != "") ||
+			!strings.Contains(f.Message, want) {
 			t.Errorf("a provider that cannot be used: %+v", f)
 		}
 		h.want(200, &run, "POST", "/api/runs", token, `{"agent":"poor","input":"x"}`)
-		if run.Error == nil || strings.Contains(run.Error.Message, h.dir) || strings.Contains(run.Error.Message, "gone") != (want != "") ||
+		if run.Error == nil || strings.Contains(run.Error.Message, h.dir) ||
+			strings.Contains(run.Error.Message, "gone") != (want != "") ||
 			!strings.Contains(run.Error.Message, want) {
 			t.Errorf("a fallback that cannot be used: %+v", run)
 		}
@@ -884,7 +890,8 @@ func TestRequestsAsTheySay(t *testing.T) {
 	h.want(409, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_1":{"decision":"deny"}}}`)
 	h.want(400, nil, "POST", at, ann, `{`+digest+`,"calls":{"call_9":{"decision":"deny"}}}`)
 	h.want(200, nil, "POST", at, ann, `{`+digest+`,"decision":"deny"}`)
-	if _, _, said := h.ask("POST", at, ann, `{`+digest+`,"decision":"deny"}`); !strings.Contains(string(said), "(deny by ann)") {
+	if _, _, said := h.ask("POST", at, ann,
+		`{`+digest+`,"decision":"deny"}`); !strings.Contains(string(said), "(deny by ann)") {
 		t.Errorf("a second decision: %s", said)
 	}
 	h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
@@ -937,7 +944,8 @@ agents:
 	if run.Trace[0].Result != "looked" || run.Status != "waiting_for_input" {
 		t.Fatalf("%+v", run)
 	}
-	if _, _, text := h.ask("POST", path+"/resume", ann, `{"add_iterations":2}`); !strings.Contains(string(text), `"conflict"`) ||
+	if _, _, text := h.ask("POST", path+"/resume", ann,
+		`{"add_iterations":2}`); !strings.Contains(string(text), `"conflict"`) ||
 		strings.Count(string(text), "run_") != 3 {
 		t.Errorf("two wait: %s", text)
 	}

@@ -40,7 +40,8 @@ func TestManyStreams(t *testing.T) {
 			return each <= most
 		})
 		began := time.Now()
-		h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
+		h.want(200, nil, "POST", "/api/approvals/"+run.Pending.ApprovalID, ann,
+			`{"decision":"approve","digest":"`+run.Pending.Digest+`"}`)
 		h.eventually("its end", func() bool {
 			h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
 			return run.Status == "completed"
@@ -81,7 +82,8 @@ func (h *house) stream(over, token string, run service.Run) net.Conn {
 	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n%s\r\n", path, address, token, more)
 	head := make([]byte, 12)
-	if _, err := conn.Read(head); err != nil || string(head[9:12]) != map[string]string{"events": "200", "ws": "101"}[over] {
+	if _, err := conn.Read(head); err != nil ||
+		string(head[9:12]) != map[string]string{"events": "200", "ws": "101"}[over] {
 		h.t.Fatalf("%s: %s %v", path, head, err)
 	}
 	if over == "ws" { // a masked text frame, whose mask is zero
@@ -132,7 +134,8 @@ func TestStreamsBegin(t *testing.T) {
 				t.Fatal(err)
 			}
 			var a, b any
-			if json.Unmarshal([]byte(arguments), &a) != nil || json.Unmarshal(call.Arguments, &b) != nil || !reflect.DeepEqual(a, b) {
+			if json.Unmarshal([]byte(arguments), &a) != nil || json.Unmarshal(call.Arguments, &b) != nil ||
+				!reflect.DeepEqual(a, b) {
 				t.Errorf("%s: the deltas of %s are joined %q", over, call.Arguments, arguments)
 			}
 		}

@@ -48,11 +48,13 @@ func TestTeam_Routes(t *testing.T) {
 	var run service.Run
 	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"pair","worker_tools":["verify","shell"]}`)
 	r := run.Team
-	if r == nil || len(r.Answers) != 2 || r.Answers[1].Response != "second" || r.WorkerTools == nil || len(r.WorkerTools.Rejected) != 1 {
+	if r == nil || len(r.Answers) != 2 || r.Answers[1].Response != "second" || r.WorkerTools == nil ||
+		len(r.WorkerTools.Rejected) != 1 {
 		t.Fatalf("%+v", run)
 	}
 	// The cap of the configuration applies, and a request may change it.
-	if calls := r.Answers[1].InnerCalls; len(calls) != 1 || calls[0].Status != "cost_cap_exceeded" || !r.WorkerTools.CostCap.BlockedAny {
+	if calls := r.Answers[1].InnerCalls; len(calls) != 1 || calls[0].Status != "cost_cap_exceeded" ||
+		!r.WorkerTools.CostCap.BlockedAny {
 		t.Errorf("%+v", r.Answers[1])
 	}
 	h.want(200, &run, "POST", "/api/confer", ann,
@@ -150,7 +152,8 @@ func TestTeam_ReasonsForUsers(t *testing.T) {
 	// Only the failed agent is asked again, in a run that has the other answers.
 	var again service.Run
 	h.want(200, &again, "POST", "/api/runs/"+string(run.ID)+"/resume", ann, `{}`)
-	if again.ID == run.ID || len(again.Children) != 1 || len(again.Team.Answers) != 2 || again.Team.Answers[0].Response != "first" {
+	if again.ID == run.ID || len(again.Children) != 1 || len(again.Team.Answers) != 2 ||
+		again.Team.Answers[0].Response != "first" {
 		t.Errorf("%+v %+v", again, again.Team)
 	}
 	h.want(200, &run, "POST", "/api/confer", ann, `{"question":"Why?","panel":"none"}`)
@@ -214,7 +217,8 @@ func TestTeam_Restart(t *testing.T) {
 		h.want(200, &run, "GET", "/api/runs/"+string(run.ID), ann, "")
 		return run.Status == toolcrib.StatusCompleted
 	})
-	if run.Team == nil || len(run.Team.Answers) != 2 || run.Team.Answers[0].Attempts != 1 || run.Team.Answers[1].Response != "late" {
+	if run.Team == nil || len(run.Team.Answers) != 2 || run.Team.Answers[0].Attempts != 1 ||
+		run.Team.Answers[1].Response != "late" {
 		t.Errorf("%+v %+v", run, run.Team)
 	}
 }
@@ -232,9 +236,10 @@ func TestTeam_AnyHost(t *testing.T) {
 			defer web.Close()
 			fetch := "- tool_calls: [{name: fetch, arguments: {url: '" + web.URL + "/?q=PAGE'}}]\n"
 			h := openWith(t, "providers: {one: {type: script, file: one.script}}\nagents: {one: {model: one/x}}\n"+
-				"tools: {web: {allow: ["+strings.ReplaceAll(allow, "ADDRESS", web.URL)+"], allow_private: true}}\n", map[string]string{
-				"one.script": strings.ReplaceAll(fetch, "PAGE", "1") + strings.ReplaceAll(fetch, "PAGE", "2") + "- {text: done}\n",
-			})
+				"tools: {web: {allow: ["+strings.ReplaceAll(allow, "ADDRESS", web.URL)+"], allow_private: true}}\n",
+				map[string]string{
+					"one.script": strings.ReplaceAll(fetch, "PAGE", "1") + strings.ReplaceAll(fetch, "PAGE", "2") + "- {text: done}\n",
+				})
 			var run service.Run
 			h.want(200, &run, "POST", "/api/confer", h.token("ann", access.Scope{}),
 				`{"question":"Why?","agents":["one"],"worker_tools":["fetch"]}`)
@@ -242,7 +247,8 @@ func TestTeam_AnyHost(t *testing.T) {
 			for _, c := range run.Team.Answers[0].InnerCalls {
 				got = append(got, c.Status)
 			}
-			if strings.Join(got, " ") != want || int(asked.Load()) != strings.Count(want, "ok") || run.Status != toolcrib.StatusCompleted {
+			if strings.Join(got, " ") != want || int(asked.Load()) != strings.Count(want, "ok") ||
+				run.Status != toolcrib.StatusCompleted {
 				t.Errorf("%s: %v, %d requests; %s", allow, got, asked.Load(), run.Status)
 			}
 		})

@@ -71,7 +71,8 @@ func TestV1_Model(t *testing.T) {
 	} {
 		status, _, data := h.ask("GET", "/v1/models/"+name, narrow, "")
 		var m server.V1Model
-		if err := json.Unmarshal(data, &m); err != nil || m.ID != want || (status == 200) != (want != "") || status != 200 && status != 404 {
+		if err := json.Unmarshal(data, &m); err != nil || m.ID != want || (status == 200) != (want != "") || status != 200 &&
+			status != 404 {
 			t.Errorf("%s: %d %s", name, status, data)
 		}
 		if status == 404 && name != "agent%2f..%2fhello" && !strings.Contains(string(data), `"code":"model_not_found"`) {
@@ -120,8 +121,10 @@ func TestV1_Chat(t *testing.T) {
 	ann := h.token("ann", access.Scope{})
 	var c openai.ChatCompletion
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("agent/hello", ""))
-	if c.Object != "chat.completion" || c.Model != "agent/hello" || len(c.Choices) != 1 || *c.Choices[0].Message.Content != "Hello there." ||
-		*c.Choices[0].Finish != "stop" || c.Usage.Prompt != 10 || c.Usage.Completion != 3 || c.Usage.PromptDetails.Cached != 4 {
+	if c.Object != "chat.completion" || c.Model != "agent/hello" || len(c.Choices) != 1 ||
+		*c.Choices[0].Message.Content != "Hello there." ||
+		*c.Choices[0].Finish != "stop" || c.Usage.Prompt != 10 || c.Usage.Completion != 3 ||
+		c.Usage.PromptDetails.Cached != 4 {
 		t.Errorf("%+v", c)
 	}
 	var run service.Run
@@ -140,7 +143,8 @@ func TestV1_Chat(t *testing.T) {
 	if n := strings.Count(string(raw), `"usage":null`); n != strings.Count(string(raw), `"finish_reason"`) || n < 3 {
 		t.Errorf("every chunk but the last says that its usage is null: %s", raw)
 	}
-	if last.Usage == nil || last.Usage.Total != 13 || len(last.Choices) != 0 || *finish.Choices[0].Finish != "stop" || finish.Toolcrib == nil {
+	if last.Usage == nil || last.Usage.Total != 13 || len(last.Choices) != 0 || *finish.Choices[0].Finish != "stop" ||
+		finish.Toolcrib == nil {
 		t.Errorf("%+v %+v", finish, last)
 	}
 
@@ -150,7 +154,8 @@ func TestV1_Chat(t *testing.T) {
 		t.Errorf("%+v", c.Choices[0].Message)
 	}
 	all, text, _ = h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("steps", `,"stream":true`)))
-	if text != "I look.\n\nIt is empty." || all[1].Choices[0].Delta.Reasoning != "Hm." && all[2].Choices[0].Delta.Reasoning != "Hm." {
+	if text != "I look.\n\nIt is empty." || all[1].Choices[0].Delta.Reasoning != "Hm." &&
+		all[2].Choices[0].Delta.Reasoning != "Hm." {
 		t.Errorf("%q %+v", text, all)
 	}
 	// With a schema the answer is one JSON value, in a stream as well.
@@ -172,16 +177,19 @@ func TestV1_Fields(t *testing.T) {
 	ann := h.token("ann", signIn)
 	var c openai.ChatCompletion
 	for _, more := range []string{`,"stop":"there"`, `,"stop":["xyz","there"],"stream":false`} {
-		if h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", more)); *c.Choices[0].Message.Content != "Hello " || *c.Choices[0].Finish != "stop" {
+		if h.want(200, &c, "POST", "/v1/chat/completions", ann,
+			chatBody("hello", more)); *c.Choices[0].Message.Content != "Hello " || *c.Choices[0].Finish != "stop" {
 			t.Errorf("%s: %+v", more, c.Choices[0].Message)
 		}
 	}
-	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("steps", `,"stream":true,"stop":["k.","is e"]`)))
+	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann,
+		chatBody("steps", `,"stream":true,"stop":["k.","is e"]`)))
 	if !strings.HasSuffix(text, "loo\n\nIt ") || strings.Contains(text, "look") { // the first piece may be sent twice
 		t.Errorf("%q", text)
 	}
 	// The text of an approval for a person is not the model's text.
-	if h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/api/approvals/apr_") {
+	if h.want(200, &c, "POST", "/v1/chat/completions", ann,
+		chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/api/approvals/apr_") {
 		t.Errorf("%+v", c.Choices[0].Message)
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"seed":7,"reasoning_effort":"minimal","verbosity":"low",
@@ -192,7 +200,10 @@ func TestV1_Fields(t *testing.T) {
 		t.Error("the model is not told how much to think")
 	}
 	h.want(200, nil, "POST", "/v1/responses", ann, `{"model":"hello","input":"x","reasoning":{"effort":"high","summary":"auto"},"text":{"verbosity":"low"},"truncation":"auto"}`)
-	for _, more := range []string{`,"stop":[""]`, `,"stop":[1]`, `,"stop":"` + strings.Repeat("x", 300) + `"`, `,"reasoning_effort":"huge"`, `,"top_p":0.5`} {
+	for _, more := range []string{
+		`,"stop":[""]`, `,"stop":[1]`, `,"stop":"` + strings.Repeat("x", 300) + `"`,
+		`,"reasoning_effort":"huge"`, `,"top_p":0.5`,
+	} {
 		h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", more))
 	}
 	h.want(400, nil, "POST", "/v1/chat/completions", ann, chatBody("confer/two", `,"reasoning_effort":"low"`))
@@ -240,7 +251,8 @@ func TestV1_Responses(t *testing.T) {
 	ann := h.token("ann", access.Scope{})
 	var r openai.Response
 	h.want(200, &r, "POST", "/v1/responses", ann, `{"model":"agent/hello","input":"x","metadata":{"a":"b"}}`)
-	if r.Object != "response" || r.Status != "completed" || len(r.Output) != 1 || (*r.Output[0].Content)[0].Text != "Hello there." ||
+	if r.Object != "response" || r.Status != "completed" || len(r.Output) != 1 ||
+		(*r.Output[0].Content)[0].Text != "Hello there." ||
 		r.Usage.Total != 13 || string(r.Metadata) != `{"a":"b"}` {
 		t.Errorf("%+v", r)
 	}
@@ -269,7 +281,8 @@ func TestV1_Responses(t *testing.T) {
 	// A failed request reports the usage until then.
 	all = h.events(h.request("POST", "/v1/responses", ann, `{"model":"breaks","input":"x","stream":true}`), nil)
 	end := all[len(all)-1]
-	if err := json.Unmarshal([]byte(end.data), &last); err != nil || end.name != "response.failed" || last.Response.Usage == nil || last.Response.Usage.Total != 7 {
+	if err := json.Unmarshal([]byte(end.data), &last); err != nil || end.name != "response.failed" ||
+		last.Response.Usage == nil || last.Response.Usage.Total != 7 {
 		t.Errorf("%+v %v", end, err)
 	}
 }
@@ -284,7 +297,8 @@ func TestV1_Approval(t *testing.T) {
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, body, "Idempotency-Key", "k")
 	p := c.Toolcrib.Pending
 	if *c.Choices[0].Finish != "stop" || p == nil || !strings.Contains(*c.Choices[0].Message.Content, p.ApprovalID) ||
-		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/api/approvals/") || c.Toolcrib.Status != "waiting_for_approval" {
+		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/api/approvals/") ||
+		c.Toolcrib.Status != "waiting_for_approval" {
 		t.Fatalf("%+v", c)
 	}
 	h.want(200, nil, "POST", "/api/approvals/"+p.ApprovalID, ann, `{"decision":"approve","digest":"`+p.Digest+`"}`)
@@ -313,7 +327,8 @@ func TestV1_Confer(t *testing.T) {
 	}
 	var c openai.ChatCompletion
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("confer/two", ""))
-	if text := *c.Choices[0].Message.Content; !strings.Contains(text, "Hello there.") || !strings.Contains(text, "Once upon a") {
+	if text := *c.Choices[0].Message.Content; !strings.Contains(text, "Hello there.") ||
+		!strings.Contains(text, "Once upon a") {
 		t.Errorf("%q", text)
 	}
 	if c.Usage == nil || c.Usage.Prompt == 0 || c.Usage.Total == 0 { // usage of its agents
@@ -367,7 +382,8 @@ func TestV1_Retry(t *testing.T) {
 	h.script("slow.script", "- {text: cut off, delay: 2s}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if res, err := http.DefaultClient.Do(h.request("POST", "/v1/chat/completions", ann, chatBody("slow", "")).WithContext(ctx)); err == nil {
+	if res, err := http.DefaultClient.Do(h.request("POST", "/v1/chat/completions", ann,
+		chatBody("slow", "")).WithContext(ctx)); err == nil {
 		_ = res.Body.Close()
 		t.Fatal("it was answered")
 	}
@@ -526,7 +542,8 @@ func turn(c openai.ChatCompletion, result, more string) string {
 		panic(err)
 	}
 	return `{"model":"weather","messages":[{"role":"user","content":"Berlin?"},{"role":"assistant","content":null,"tool_calls":[` +
-		string(call) + `]},{"role":"tool","tool_call_id":"` + c.Choices[0].Message.Calls[0].ID + `","content":"` + result + `"}` + more + `],` +
+		string(call) + `]},{"role":"tool","tool_call_id":"` + c.Choices[0].Message.Calls[0].ID + `","content":"` + result +
+		`"}` + more + `],` +
 		weatherTools + `}`
 }
 
@@ -539,11 +556,14 @@ func TestV1_ClientTools(t *testing.T) {
 	var c, again openai.ChatCompletion
 	h.want(200, &c, "POST", path, ann, begins, "Idempotency-Key", "k")
 	m := c.Choices[0].Message
-	if *c.Choices[0].Finish != "tool_calls" || len(m.Calls) != 1 || m.Content != nil || c.Toolcrib.Status != "waiting_for_tool" ||
-		m.Calls[0].ID != openai.CallID(c.Toolcrib.RunID, 1) || m.Calls[0].Function != (openai.ChatFunction{Name: "get_weather", Arguments: `{"city":"Berlin"}`}) {
+	if *c.Choices[0].Finish != "tool_calls" || len(m.Calls) != 1 || m.Content != nil ||
+		c.Toolcrib.Status != "waiting_for_tool" ||
+		m.Calls[0].ID != openai.CallID(c.Toolcrib.RunID, 1) ||
+		m.Calls[0].Function != (openai.ChatFunction{Name: "get_weather", Arguments: `{"city":"Berlin"}`}) {
 		t.Fatalf("%+v %+v", c, m)
 	}
-	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || again.Choices[0].Message.Calls[0] != m.Calls[0] {
+	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID ||
+		again.Choices[0].Message.Calls[0] != m.Calls[0] {
 		t.Errorf("%+v is not %+v", again, c)
 	}
 	if h.want(200, &again, "POST", path, ann, begins); again.Choices[0].Message.Calls[0].ID == m.Calls[0].ID {
@@ -553,21 +573,25 @@ func TestV1_ClientTools(t *testing.T) {
 	id := m.Calls[0].ID
 	h.want(404, nil, "POST", path, bob, turn(c, "sunny", ""))
 	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, openai.CallID(c.Toolcrib.RunID, 2)))
-	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id, "call_run_"+strings.Repeat("0", 26)+"_1"))
+	h.want(404, nil, "POST", path, ann, strings.ReplaceAll(turn(c, "sunny", ""), id,
+		"call_run_"+strings.Repeat("0", 26)+"_1"))
 
 	var last openai.ChatCompletion
 	h.want(200, &last, "POST", path, ann, turn(c, "sunny", ""))
-	if last.Toolcrib.RunID != c.Toolcrib.RunID || last.ID == c.ID || *last.Choices[0].Message.Content != "Sunny in Berlin." || last.Usage.Total != 10 {
+	if last.Toolcrib.RunID != c.Toolcrib.RunID || last.ID == c.ID ||
+		*last.Choices[0].Message.Content != "Sunny in Berlin." || last.Usage.Total != 10 {
 		t.Errorf("%+v", last)
 	}
-	if h.want(200, &again, "POST", path, ann, turn(c, "sunny", "")); again.ID != last.ID || *again.Choices[0].Message.Content != "Sunny in Berlin." {
+	if h.want(200, &again, "POST", path, ann, turn(c, "sunny", "")); again.ID != last.ID ||
+		*again.Choices[0].Message.Content != "Sunny in Berlin." {
 		t.Errorf("%+v is not %+v", again, last)
 	}
 	if h.want(200, &again, "POST", path, ann, turn(c, "rainy", "")); again.Toolcrib.RunID == c.Toolcrib.RunID {
 		t.Errorf("another result is not read: %+v", again)
 	}
 	// The first request is still answered with the calls.
-	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID || len(again.Choices[0].Message.Calls) != 1 {
+	if h.want(200, &again, "POST", path, ann, begins, "Idempotency-Key", "k"); again.ID != c.ID ||
+		len(again.Choices[0].Message.Calls) != 1 {
 		t.Errorf("%+v is not %+v", again, c)
 	}
 	// The conversation continues in a new run.
@@ -579,7 +603,8 @@ func TestV1_ClientTools(t *testing.T) {
 	// A message after the results is read with them; a stream has the calls as well.
 	all, _, _ := h.chunks(h.request("POST", path, ann, strings.Replace(begins, "{", `{"stream":true,`, 1)))
 	c.Choices[0].Message = &openai.ChatMsg{Calls: all[len(all)-2].Choices[0].Delta.Calls}
-	if *all[len(all)-1].Choices[0].Finish != "tool_calls" || len(c.Choices[0].Message.Calls) != 1 || *c.Choices[0].Message.Calls[0].Index != 0 {
+	if *all[len(all)-1].Choices[0].Finish != "tool_calls" || len(c.Choices[0].Message.Calls) != 1 ||
+		*c.Choices[0].Message.Calls[0].Index != 0 {
 		t.Fatalf("%+v", all)
 	}
 	h.want(200, &last, "POST", path, ann, turn(c, "sunny", `,{"role":"user","content":"In one word."}`))
@@ -647,7 +672,8 @@ func TestV1_AnsweredElsewhere(t *testing.T) {
 	h.want(200, &c, "POST", path, ann, pairTurn(h, c, "rainy", `,{"role":"user","content":"In one word."},{"role":"user","content":"Now."}`))
 	var run service.Run
 	h.want(200, &run, "GET", at, ann, "")
-	if string(c.Toolcrib.RunID) != string(run.ID) || !strings.Contains(run.Trace[0].Result, "sunny") || !strings.Contains(run.Trace[1].Result, "rainy") {
+	if string(c.Toolcrib.RunID) != string(run.ID) || !strings.Contains(run.Trace[0].Result, "sunny") ||
+		!strings.Contains(run.Trace[1].Result, "rainy") {
 		t.Errorf("%+v %+v", c.Toolcrib, run.Trace)
 	}
 	if got := fmt.Sprint(h.heard(at, ann)); got != `[{"text":"In one word.\n\nNow.","by":"ann"}]` {
@@ -694,7 +720,8 @@ server: {client_tool_timeout: 1h}
 				items += `,{"role":"user","content":"` + said + `"}`
 			}
 			if responses {
-				return `{"model":"` + model + `","instructions":"` + system + `","input":[` + items + `],"tools":[` + tools + `]` + more + `}`
+				return `{"model":"` + model + `","instructions":"` + system + `","input":[` + items + `],"tools":[` + tools + `]` +
+					more + `}`
 			}
 			return `{"model":"` + model + `","messages":[{"role":"system","content":"` + system + `"},` + items + `],"tools":[` + tools + `]` + more + `}`
 		}
@@ -747,7 +774,8 @@ server: {client_tool_timeout: 1h}
 				t.Errorf("%s: %s (%s) is answered by %s", name, first.ID, first.Status, second.ID)
 			case !slices.Contains(second.Taint, "read_file"):
 				t.Errorf("%s: the new run is tainted by %q", name, second.Taint)
-			case name != "another agent" && name != "no tools" && (second.Pending == nil || !strings.Contains(second.Pending.Reason, "call_1 of "+string(first.ID))):
+			case name != "another agent" && name != "no tools" &&
+				(second.Pending == nil || !strings.Contains(second.Pending.Reason, "call_1 of "+string(first.ID))):
 				t.Errorf("%s: what took effect is done again: %+v %+v", name, second, second.Pending)
 			}
 			_, _, kept := h.ask("GET", "/api/runs/"+string(second.ID)+"/export", ann, "")
@@ -755,7 +783,8 @@ server: {client_tool_timeout: 1h}
 				t.Errorf("%s: the new run has no conversation, or no notice: %.3000s", name, text)
 			}
 			// Results for a run that has ended are read by another run as well.
-			if third := answer(body("default", "One.", tool, "", openai.CallID(first.ID, 3), "late", "")); third.ID == first.ID || third.ID == second.ID {
+			if third := answer(body("default", "One.", tool, "", openai.CallID(first.ID, 3), "late",
+				"")); third.ID == first.ID || third.ID == second.ID {
 				t.Errorf("%s: late results: %+v", name, third)
 			}
 		}
@@ -773,7 +802,8 @@ func TestV1_LateResults(t *testing.T) {
 	h.eventually("the time is over", func() bool { return h.runOf(ann, string(c.Toolcrib.RunID)).Status == "completed" })
 	for _, said := range []string{"", `,{"role":"user","content":"In one word."}`} {
 		h.want(200, &late, "POST", path, ann, turn(c, "sunny", said))
-		if late.Toolcrib.RunID == c.Toolcrib.RunID || *late.Choices[0].Message.Content == "" || late.Toolcrib.Status != "completed" {
+		if late.Toolcrib.RunID == c.Toolcrib.RunID || *late.Choices[0].Message.Content == "" ||
+			late.Toolcrib.Status != "completed" {
 			t.Errorf("%+v", late)
 		}
 	}
@@ -827,7 +857,8 @@ func TestV1_AtOnce(t *testing.T) {
 		all.Wait()
 		heard := h.heard(at, ann)
 		n := slices.Index(won, true)
-		if len(heard) != 1 || n < 0 || slices.Contains(won[n+1:], true) || !strings.Contains(heard[0], fmt.Sprintf("message %d", n)) {
+		if len(heard) != 1 || n < 0 || slices.Contains(won[n+1:], true) ||
+			!strings.Contains(heard[0], fmt.Sprintf("message %d", n)) {
 			t.Errorf("%v continued it; it heard %v", won, heard)
 		}
 	}
@@ -864,7 +895,8 @@ func TestV1_Hostile(t *testing.T) {
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", ""))
 	// A keyword of a client tool's schema that cannot be checked is not an error.
 	for _, odd := range []string{
-		`"pattern":"^(?!x)"`, `"required":true`, `"description":null`, `"type":"any"`, `"$ref":"#/gone"`, `"exclusiveMinimum":true`,
+		`"pattern":"^(?!x)"`, `"required":true`, `"description":null`, `"type":"any"`, `"$ref":"#/gone"`,
+		`"exclusiveMinimum":true`,
 	} {
 		h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"tools":[{"type":"function","function":{"name":"x",`+
 			`"parameters":{"type":"object","properties":{"a":{`+odd+`}}}}}]`))
@@ -888,7 +920,8 @@ func TestV1_Restart(t *testing.T) {
 	}
 	h.script("slower.script", "- {text: at last}\n")
 	h.restart("", "")
-	if h.want(200, &c, "POST", path, ann, chatBody("slower", ""), "x-stainless-retry-count", "1"); *c.Choices[0].Message.Content != "at last" {
+	if h.want(200, &c, "POST", path, ann, chatBody("slower", ""), "x-stainless-retry-count",
+		"1"); *c.Choices[0].Message.Content != "at last" {
 		t.Errorf("%+v", c)
 	}
 	var list api.RunList
@@ -931,7 +964,8 @@ func TestV1_ManyRequests(t *testing.T) {
 	h.server.KeepRequests(2)
 	ann := h.token("ann", access.Scope{})
 	for i := range 4 {
-		h.want(200, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key", strings.Repeat("k", i+1))
+		h.want(200, nil, "POST", "/v1/chat/completions", ann, chatBody("hello", ""), "Idempotency-Key",
+			strings.Repeat("k", i+1))
 	}
 	if n := h.server.Kept(); n != 2 {
 		t.Errorf("%d are kept", n)

@@ -147,7 +147,8 @@ func TestH12_WebSocket(t *testing.T) {
 			}
 		}
 	}
-	if got := text.String(); strings.Count(got, "tool_result ") != 3 || strings.Count(got, "run_started") != 1 || strings.Count(got, "token ") < 1 {
+	if got := text.String(); strings.Count(got, "tool_result ") != 3 || strings.Count(got, "run_started") != 1 ||
+		strings.Count(got, "token ") < 1 {
 		t.Errorf("%s", got)
 	}
 
@@ -234,7 +235,8 @@ func TestWebSocketBadInput(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%.80s: %v", c.text, err)
 		}
-		if f.Event != "error" || f.Run != "" || !strings.Contains(string(f.Data), `"error":"`+c.code+`"`) || !strings.Contains(string(f.Data), "req_") {
+		if f.Event != "error" || f.Run != "" || !strings.Contains(string(f.Data), `"error":"`+c.code+`"`) ||
+			!strings.Contains(string(f.Data), "req_") {
 			t.Errorf("%.80s: %+v, want %s", c.text, f, c.code)
 		}
 	}
@@ -251,7 +253,11 @@ func TestWebSocketBadInput(t *testing.T) {
 			t.Errorf("a huge message: %v", err)
 		}
 	}
-	for _, head := range [][]string{{"Origin", "https://evil.example"}, {"Authorization", "Bearer nonsense"}, {"Authorization", ""}} {
+	for _, head := range [][]string{
+		{"Origin", "https://evil.example"},
+		{"Authorization", "Bearer nonsense"},
+		{"Authorization", ""},
+	} {
 		if _, err := h.dial(ann, head...); err == nil {
 			t.Errorf("%v: connected", head)
 		}

@@ -21,7 +21,8 @@ import (
 // principal without a name. What users may see about themselves shows nothing about others.
 func TestAdministrators(t *testing.T) {
 	s := open(t)
-	started, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()}, service.Front{})
+	started, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()},
+		service.Front{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,8 @@ func TestConfigurationIsRecordedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	page, err := s.People.Audit(t.Context(), root, store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemConfigChanged}}, "")
+	page, err := s.People.Audit(t.Context(), root,
+		store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemConfigChanged}}, "")
 	if err != nil || len(page.Entries) != 1 {
 		t.Errorf("%d entries, want one: %v", len(page.Entries), err)
 	}

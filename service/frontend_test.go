@@ -17,7 +17,8 @@ import (
 // and reads those that the token has started, but nothing of others, not even of the same user.
 func TestFrontEnd(t *testing.T) {
 	ctx, s := t.Context(), open(t)
-	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob") // a token gives no rights of an administrator
+	// a token gives no rights of an administrator
+	ann, other, bob := carrier(t, s, "ann"), carrier(t, s, "ann"), carrier(t, s, "bob")
 	var frames []string
 	watch := service.Front{Watch: func(f journal.Frame) { frames = append(frames, f.Event) }}
 	run, err := s.Start(ctx, ann, service.StartRequest{Prompt: "Write.", Session: "trip", Workspace: t.TempDir()}, watch)
@@ -60,7 +61,8 @@ func TestFrontEnd(t *testing.T) {
 	if data, err := os.ReadFile(file); err != nil || string(data) != "hello" {
 		t.Errorf("resumed, it wrote %q, %v", data, err)
 	}
-	if whole, err := s.Run(ctx, ann, "last"); err != nil || whole.ID != run.ID || whole.Content != "done" || len(whole.Trace) != 1 {
+	if whole, err := s.Run(ctx, ann, "last"); err != nil || whole.ID != run.ID || whole.Content != "done" ||
+		len(whole.Trace) != 1 {
 		t.Errorf("the run: %+v, %v", whole, err)
 	}
 	_, err = s.Cancel(ctx, ann, string(run.ID))
@@ -130,7 +132,8 @@ func strange(t *testing.T, s *service.Service, who toolcrib.Principal, run toolc
 
 func listed(t *testing.T, s *service.Service, who toolcrib.Principal) []service.Run {
 	t.Helper()
-	runs, _, err := s.Runs(t.Context(), who, service.RunsQuery{Statuses: []string{service.StatusParked, "completed", "cancelled"}})
+	runs, _, err := s.Runs(t.Context(), who,
+		service.RunsQuery{Statuses: []string{service.StatusParked, "completed", "cancelled"}})
 	if err != nil {
 		t.Fatal(err)
 	}

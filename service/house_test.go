@@ -51,7 +51,8 @@ var root = toolcrib.Principal{User: "local:root", Admin: true}
 func carrier(t *testing.T, s *service.Service, name string) toolcrib.Principal {
 	t.Helper()
 	if _, err := s.People.User(t.Context(), root, name); err != nil {
-		if _, err := s.People.AddUser(t.Context(), root, access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}); err != nil {
+		if _, err := s.People.AddUser(t.Context(), root,
+			access.NewUser{User: access.User{Name: name, Admin: name == "bob"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

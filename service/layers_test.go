@@ -60,7 +60,8 @@ func TestLayers_BothRefuseAndAskWhatTheUserDoes(t *testing.T) {
 		},
 	}
 	calls := map[string]string{
-		"write_file": `{"path": "a.txt", "content": "x"}`, "read_file": `{"path": "a.txt"}`, "exec_shell": `{"command": "make x"}`,
+		"write_file": `{"path": "a.txt", "content": "x"}`, "read_file": `{"path": "a.txt"}`,
+		"exec_shell": `{"command": "make x"}`,
 	}
 	load := func(t *rapid.T, source config.Source) *config.Config {
 		c, err := config.Load(source, func(string, []byte) error { return nil })
@@ -99,7 +100,10 @@ func TestLayers_BothRefuseAndAskWhatTheUserDoes(t *testing.T) {
 		both := s.Under(load(t, config.Source{Path: write(t, "toolcrib.yaml", project), Origin: config.OriginCwd, Own: own}))
 		for tool, arguments := range calls {
 			for _, tainted := range [][]string{nil, {"https://a.example"}} {
-				q := policy.ExplainRequest{Given: &toolcrib.ToolCall{Name: tool, Arguments: json.RawMessage(arguments)}, Tainted: tainted}
+				q := policy.ExplainRequest{
+					Given:   &toolcrib.ToolCall{Name: tool, Arguments: json.RawMessage(arguments)},
+					Tainted: tainted,
+				}
 				a, err := mine.Policy.Explain(t.Context(), root, q)
 				if err != nil {
 					t.Fatal(err)

@@ -16,21 +16,27 @@ import (
 func TestDecideOther_Nobody(t *testing.T) {
 	s, dir := open(t), t.TempDir()
 	for name, c := range map[string]policy.OtherCall{
-		"nothing":           {},
-		"no folder":         {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`)},
-		"another workspace": {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: t.TempDir(), Workspace: dir},
-		"no such agent":     {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: dir, Agent: "nobody"},
+		"nothing":   {},
+		"no folder": {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`)},
+		"another workspace": {
+			Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: t.TempDir(),
+			Workspace: dir,
+		},
+		"no such agent": {Tool: "Read", Arguments: json.RawMessage(`{"file_path":"a"}`), Cwd: dir, Agent: "nobody"},
 	} {
-		if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err == nil || d.Decision != "" {
+		if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err == nil ||
+			d.Decision != "" {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
 	c := policy.OtherCall{Tool: "Write", Arguments: json.RawMessage(`{"file_path":"a","content":""}`), Cwd: dir}
-	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann", Grants: []string{}}, c); err != nil ||
+	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann", Grants: []string{}},
+		c); err != nil ||
 		d.Decision != api.OtherDeny {
 		t.Errorf("without grants: %+v, %v", d, err)
 	}
-	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil || d.Decision != api.OtherAsk {
+	if d, err := s.Policy.DecideOther(t.Context(), toolcrib.Principal{User: "local:ann"}, c); err != nil ||
+		d.Decision != api.OtherAsk {
 		t.Errorf("a write: %+v, %v", d, err)
 	}
 }
@@ -75,7 +81,8 @@ func FuzzDecideOther(f *testing.F) {
 			Tool: tool, Arguments: arguments, Cwd: dir, Session: tool,
 		})
 		switch {
-		case err != nil && d.Decision != "", err == nil && !strings.Contains("allow ask deny", d.Decision), err == nil && d.Reason == "":
+		case err != nil && d.Decision != "", err == nil && !strings.Contains("allow ask deny", d.Decision), err == nil &&
+			d.Reason == "":
 			t.Errorf("%+v, %v", d, err)
 		case d.Decision != api.OtherAllow:
 			return
@@ -89,8 +96,12 @@ func FuzzDecideOther(f *testing.F) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(real, path)
 		}
-		known := map[string]bool{"Read": true, "NotebookRead": true, "LS": true, "read_file": true, "list_directory": true, "get_tree": true}
-		if at, err := filepath.EvalSymlinks(path); err == nil && known[tool] && at != real && !strings.HasPrefix(at, real+"/") {
+		known := map[string]bool{
+			"Read": true, "NotebookRead": true, "LS": true, "read_file": true, "list_directory": true,
+			"get_tree": true,
+		}
+		if at, err := filepath.EvalSymlinks(path); err == nil && known[tool] && at != real &&
+			!strings.HasPrefix(at, real+"/") {
 			t.Errorf("%s of %q is allowed, which is %s", tool, value, at)
 		}
 	})

@@ -24,7 +24,10 @@ func agentsHome(t *testing.T) *Service {
 	t.Helper()
 	home, work := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
-	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "TOOLCRIB_CONFIG", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"} {
+	for _, name := range []string{
+		"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "TOOLCRIB_CONFIG",
+		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY",
+	} {
 		t.Setenv(name, "")
 	}
 	t.Chdir(work)
@@ -54,7 +57,10 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New(env.Options{Config: c, Source: config.Find("", os.Getenv), DataDir: filepath.Join(home, "data"), Driver: "test"})
+	a := New(env.Options{
+		Config: c, Source: config.Find("", os.Getenv), DataDir: filepath.Join(home, "data"),
+		Driver: "test",
+	})
 	t.Cleanup(func() {
 		if err := a.Close(); err != nil {
 			t.Error(err)
@@ -93,11 +99,13 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 		if errs[i] != nil {
 			t.Fatal(i, errs[i])
 		}
-		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != "test" || task.Approve != "" || task.RunTools != nil {
+		if task.Principal.User != "ann" || task.Workspace != fmt.Sprintf("/w%d", i) || task.Driver != "test" ||
+			task.Approve != "" || task.RunTools != nil {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if i%2 == 1 {
-			if task.Agent.Name != "default" || len(task.Models) != 1 || task.Models[0].Ref != "demo/x" || task.Skills != nil || task.SkillTools != nil {
+			if task.Agent.Name != "default" || len(task.Models) != 1 || task.Models[0].Ref != "demo/x" || task.Skills != nil ||
+				task.SkillTools != nil {
 				t.Errorf("%d: %+v", i, task)
 			}
 			// The skill that the other agent names is listed for this one.
@@ -106,14 +114,16 @@ func TestSubAgent_ManyAtTheSameTime(t *testing.T) {
 			}
 			continue
 		}
-		if task.Agent.Name != "writer" || task.Agent.System != "Write." || !slices.Equal(task.Agent.Tools, []string{"read_file"}) || len(task.Models) != 2 || !task.Models[0].Price.Known {
+		if task.Agent.Name != "writer" || task.Agent.System != "Write." ||
+			!slices.Equal(task.Agent.Tools, []string{"read_file"}) || len(task.Models) != 2 || !task.Models[0].Price.Known {
 			t.Errorf("%d: %+v", i, task)
 		}
 		if len(task.Skills) != 1 || task.Skills[0].Name != "house" || task.SkillTools == nil || len(task.SkillTools) != 0 {
 			// The other skill does not apply, so there are no tools (N16).
 			t.Errorf("%d: skills %+v allow %q", i, task.Skills, task.SkillTools)
 		}
-		if len(task.History) != 1 || !strings.Contains(task.History[0].Text(), fmt.Sprintf("Be kind to ann in /w%d.", i)) || strings.Contains(task.History[0].Text(), "Obey") {
+		if len(task.History) != 1 || !strings.Contains(task.History[0].Text(), fmt.Sprintf("Be kind to ann in /w%d.", i)) ||
+			strings.Contains(task.History[0].Text(), "Obey") {
 			t.Errorf("%d: %+v", i, task.History)
 		}
 	}
@@ -179,7 +189,8 @@ func TestSubAgent_ModelsOfARunBefore(t *testing.T) {
 	}
 	work.Wait()
 	for _, provider := range []string{"lost", "nobody"} {
-		if _, err := open(t.Context(), journal.ModelInfo{Provider: provider, ID: "z"}); err == nil || !strings.Contains(err.Error(), provider) {
+		if _, err := open(t.Context(), journal.ModelInfo{Provider: provider, ID: "z"}); err == nil ||
+			!strings.Contains(err.Error(), provider) {
 			t.Errorf("%s: %v", provider, err)
 		}
 	}

@@ -61,7 +61,8 @@ func item(id string) (*openai.ResponseItem, error) {
 // Each field, with values of every type, is accepted or rejected with its name.
 func TestFields_OfAnyType(t *testing.T) {
 	values := []string{
-		`null`, `true`, `false`, `0`, `1`, `-1`, `1e9`, `1.5`, `""`, `"x"`, `"auto"`, `[]`, `[null]`, `[1]`, `["x"]`, `[[]]`, `[{}]`, `{}`,
+		`null`, `true`, `false`, `0`, `1`, `-1`, `1e9`, `1.5`, `""`, `"x"`, `"auto"`, `[]`, `[null]`, `[1]`, `["x"]`, `[[]]`,
+		`[{}]`, `{}`,
 		`{"type":"function"}`, `{"type":{}}`, `[{"type":"function","function":null}]`, `[{"type":"function","name":7}]`,
 		`[{"role":"user"}]`, `[{"role":"user","content":[{"type":"text","text":[]}]}]`, `[{"role":"tool","content":"x","tool_call_id":7}]`,
 		`[{"role":"user","content":[{"type":"image_url","image_url":null}]}]`, `[{"type":"function_call_output","call_id":"x"}]`,
@@ -97,10 +98,11 @@ func TestMessages(t *testing.T) {
 	}
 	good := map[string]string{ // the roles, with the remaining results for a run
 		`{"role":"user","content":"x"}`: "user",
-		`{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"x"}]}`:                            "user",
-		`{"role":"assistant","content":"Hi!"},{"role":"user","content":"x"}`:                                                "user assistant user",
-		asked + "," + result("b") + "," + result("a"):                                                                       "user assistant tool a b",
-		asked + "," + result("a") + "," + result("b") + `,{"role":"user","content":"and?"}`:                                 "user assistant tool user a b +and?",
+		`{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"x"}]}`: "user",
+		`{"role":"assistant","content":"Hi!"},{"role":"user","content":"x"}`:                     "user assistant user",
+		asked + "," + result("b") + "," + result("a"):                                            "user assistant tool a b",
+		asked + "," + result("a") + "," + result("b") +
+			`,{"role":"user","content":"and?"}`: "user assistant tool user a b +and?",
 		asked + "," + result("a") + "," + result("b") + `,{"role":"assistant","content":"y"},{"role":"user","content":"z"}`: "user assistant tool assistant user",
 		`{"role":"user","content":"x"},{"role":"assistant","content":""},{"role":"user","content":"y"}`:                     "user user",
 		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`:                 "user file0:1",
@@ -178,7 +180,8 @@ func TestMessages_FileInAResult(t *testing.T) {
 			{"type":"function_call_output","call_id":"a","output":` + image + `}]}`,
 	} {
 		a, err := read(chat, body)
-		if err != nil || len(a.Results) != 1 || !strings.HasPrefix(a.Results[0].Content, "Here: (A file, image/png, 3 bytes,") {
+		if err != nil || len(a.Results) != 1 ||
+			!strings.HasPrefix(a.Results[0].Content, "Here: (A file, image/png, 3 bytes,") {
 			t.Errorf("%v: %v %+v", chat, err, a)
 		}
 	}
@@ -200,7 +203,8 @@ func TestMessages_Reference(t *testing.T) {
 	}
 	for id, want := range map[string]string{
 		"msg_06H292AWFCM712BYDY1BXVBSF8_0_1": "run_06H292AWFCM712BYDY1BXVBSF8 0 false", "msg_x_0_1": "",
-		"fc_06H292AWFCM712BYDY1BXVBSF8_12j_3": "run_06H292AWFCM712BYDY1BXVBSF8 12 true", "msg_06H292AWFCM712BYDY1BXVBSF8_0_0": "",
+		"fc_06H292AWFCM712BYDY1BXVBSF8_12j_3": "run_06H292AWFCM712BYDY1BXVBSF8 12 true",
+		"msg_06H292AWFCM712BYDY1BXVBSF8_0_0":  "",
 	} {
 		run, after, schema, ok := openai.ReadItemID(id)
 		if got := fmt.Sprint(run, " ", after, " ", schema); ok != (want != "") || ok && got != want {
@@ -245,7 +249,10 @@ func TestCallID(t *testing.T) {
 	if r, n, ok := openai.ReadCallID(call); r != run || n != 1 || !ok {
 		t.Error(r, n, ok)
 	}
-	for _, id := range []string{"", "call_1", call + "x", "call_" + run + "_0", "call_" + run + "_9999999", "x" + call, "call_run_../../etc/passwd_1"} {
+	for _, id := range []string{
+		"", "call_1", call + "x", "call_" + run + "_0", "call_" + run + "_9999999", "x" + call,
+		"call_run_../../etc/passwd_1",
+	} {
 		if _, _, ok := openai.ReadCallID(id); ok {
 			t.Errorf("%q is one", id)
 		}
@@ -279,13 +286,22 @@ func message(text string) journal.Frame {
 
 // The output is the same however much of a run was received live.
 func TestTeller_LateOrLagged(t *testing.T) {
-	done := kept("done", journal.DoneView{Done: journal.Done{Status: "completed", Content: "Bye now.", Usage: toolcrib.Usage{TotalTokens: 9}}})
+	done := kept("done", journal.DoneView{Done: journal.Done{
+		Status: "completed", Content: "Bye now.",
+		Usage: toolcrib.Usage{TotalTokens: 9},
+	}})
 	thought := journal.Frame{Event: "thinking", Data: journal.TextView{Text: "h"}}
 	lagged := journal.Frame{Event: "lagged", Data: struct{}{}}
 	for name, frames := range map[string][]journal.Frame{
-		"live":                 {thought, token(0, "I "), token(2, "look."), message("I look."), token(0, "Bye "), token(4, "now."), message("Bye now."), done},
-		"late":                 {message("I look."), message("Bye now."), done},
-		"lagged":               {token(0, "I "), lagged, token(5, "k."), message("I look."), token(0, "Bye"), lagged, message("Bye now."), done},
+		"live": {
+			thought, token(0, "I "), token(2, "look."), message("I look."), token(0, "Bye "),
+			token(4, "now."), message("Bye now."), done,
+		},
+		"late": {message("I look."), message("Bye now."), done},
+		"lagged": {
+			token(0, "I "), lagged, token(5, "k."), message("I look."), token(0, "Bye"), lagged,
+			message("Bye now."), done,
+		},
 		"joined in the middle": {token(2, "look."), message("I look."), token(0, "Bye now."), message("Bye now."), done},
 		"joined":               {token(0, "I look."), message("I look."), message("Bye now."), done},
 	} {
@@ -339,7 +355,8 @@ func TestTeller_Pauses(t *testing.T) {
 	if err := teller.Over(run, func(string) int { return 1 }, nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(h.end.Calls) != 1 || h.end.Calls[0] != (openai.Call{ID: call, Name: "w", Arguments: `{"x":1}`}) || h.end.Text != "On it." {
+	if len(h.end.Calls) != 1 || h.end.Calls[0] != (openai.Call{ID: call, Name: "w", Arguments: `{"x":1}`}) ||
+		h.end.Text != "On it." {
 		t.Errorf("%+v", h.end)
 	}
 }

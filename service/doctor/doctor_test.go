@@ -22,11 +22,17 @@ func TestNoSandbox_IsFound(t *testing.T) {
 		{shell.SandboxRequired, shell.Report{Problem: "nothing here"}, false, "refuses every call"},
 		{shell.SandboxBestEffort, shell.Report{Helper: true, LandlockABI: 7}, true, "without bubblewrap protected files cannot be kept"},
 		{shell.SandboxRequired, shell.Report{Helper: true, LandlockABI: 7}, false, "so each such call is refused"},
-		{shell.SandboxBestEffort, shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, true, "sandbox: bubblewrap (/usr/bin/bwrap)"},
+		{
+			shell.SandboxBestEffort,
+			shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"},
+			true,
+			"sandbox: bubblewrap (/usr/bin/bwrap)",
+		},
 	} {
-		found, err := examined(t.Context(), toolcrib.Principal{User: "local:root", Admin: true}, check{"shell", "install bubblewrap", func(context.Context) (detail, fix string, err error) {
-			return shellFound(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
-		}})
+		found, err := examined(t.Context(), toolcrib.Principal{User: "local:root", Admin: true},
+			check{"shell", "install bubblewrap", func(context.Context) (detail, fix string, err error) {
+				return shellFound(config.Shell{Mode: string(shell.ModeAllowlist), Sandbox: string(c.sandbox)}, c.report)
+			}})
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}

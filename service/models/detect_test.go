@@ -27,7 +27,8 @@ func ollamaWith(t *testing.T, models ...string) string {
 		var asked struct {
 			Model string `json:"model"`
 		}
-		if json.NewDecoder(r.Body).Decode(&asked) != nil || !slices.Contains(models, asked.Model) && !slices.Contains(models, "+"+asked.Model) {
+		if json.NewDecoder(r.Body).Decode(&asked) != nil || !slices.Contains(models, asked.Model) &&
+			!slices.Contains(models, "+"+asked.Model) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}

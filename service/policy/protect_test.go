@@ -94,17 +94,25 @@ func TestProtectSteering(t *testing.T) {
 	ws := filepath.Join(top, "ws")
 	put(t, filepath.Join(ws, ".git", "config"), "[core]\nhooksPath = build/hooks\n")
 	for _, name := range []string{
-		".claude/settings.json", "sub/.Claude/commands/x.md", ".cursor/mcp.json", ".vscode/tasks.json", ".VSCode/settings.json", ".codex/config.toml",
-		".gemini/settings.json", ".idea/runConfigurations/x.xml", ".devcontainer/devcontainer.json", ".devcontainer.json", ".mcp.json",
-		".git/config", "build/hooks/pre-commit", "Build/Hooks/x", "build/hooks", ".git/info/exclude", "sub/.git/objects/info/alternates",
-		"AGENTS.md", "sub/deep/Agents.md", "CLAUDE.md", "claude.local.md", "CLAUDE.md. ", "GEMINI.md", ".github/copilot-instructions.md",
-		"notes.txt", "sub/NOTES.TXT", ".cursorrules", ".windsurf/rules/x.md", ".zed/tasks.json", ".envrc", ".toolcrib/x", "x/.agents/skills/y",
+		".claude/settings.json", "sub/.Claude/commands/x.md", ".cursor/mcp.json", ".vscode/tasks.json",
+		".VSCode/settings.json", ".codex/config.toml",
+		".gemini/settings.json", ".idea/runConfigurations/x.xml", ".devcontainer/devcontainer.json", ".devcontainer.json",
+		".mcp.json",
+		".git/config", "build/hooks/pre-commit", "Build/Hooks/x", "build/hooks", ".git/info/exclude",
+		"sub/.git/objects/info/alternates",
+		"AGENTS.md", "sub/deep/Agents.md", "CLAUDE.md", "claude.local.md", "CLAUDE.md. ", "GEMINI.md",
+		".github/copilot-instructions.md",
+		"notes.txt", "sub/NOTES.TXT", ".cursorrules", ".windsurf/rules/x.md", ".zed/tasks.json", ".envrc", ".toolcrib/x",
+		"x/.agents/skills/y",
 	} {
 		if !protected(t, ws, name) {
 			t.Errorf("%s is not protected", name)
 		}
 	}
-	for _, name := range []string{"README.md", "agents.md.txt", "AGENTS", ".github/workflows/x.yml", "docs/x", "build/x", "hooks/x", "claude/x", "pre-commit", ".vscode.md"} {
+	for _, name := range []string{
+		"README.md", "agents.md.txt", "AGENTS", ".github/workflows/x.yml", "docs/x", "build/x",
+		"hooks/x", "claude/x", "pre-commit", ".vscode.md",
+	} {
 		if protected(t, ws, name) {
 			t.Errorf("%s is protected", name)
 		}
@@ -112,7 +120,10 @@ func TestProtectSteering(t *testing.T) {
 	// A work tree inside such a folder can be worked in.
 	tree := filepath.Join(top, ".claude", "worktrees", "x")
 	put(t, filepath.Join(tree, ".git", "config"), "[core]\nhooksPath = .\n")
-	for name, want := range map[string]bool{"main.go": false, ".claude/settings.json": true, ".cursor/x": true, "pre-commit": true, "sub/pre-commit": false} {
+	for name, want := range map[string]bool{
+		"main.go": false, ".claude/settings.json": true, ".cursor/x": true,
+		"pre-commit": true, "sub/pre-commit": false,
+	} {
 		if protected(t, tree, name) != want {
 			t.Errorf("%s: not %v", name, want)
 		}

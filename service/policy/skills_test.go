@@ -54,7 +54,8 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	if len(task.Skills) != 1 || strings.Join(task.SkillTools, " ") != "read_file read_skill" || len(told) != 1 {
 		t.Fatalf("%+v %q %q", task.Skills, task.SkillTools, told)
 	}
-	if len(task.History) != 1 || task.History[0].Background != backgroundSkills || !strings.Contains(task.History[0].Text(), "Be kind to ann.") {
+	if len(task.History) != 1 || task.History[0].Background != backgroundSkills ||
+		!strings.Contains(task.History[0].Text(), "Be kind to ann.") {
 		t.Fatalf("%+v", task.History)
 	}
 
@@ -73,7 +74,8 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 
 	runs := &inmemory.Journal{}
 	start := toolcrib.Event{Time: time.Now(), Body: &journal.RunStarted{
-		Format: journal.Format, Agent: task.Agent, Principal: task.Principal, Workspace: task.Workspace, Skills: task.Skills, Input: task.History,
+		Format: journal.Format, Agent: task.Agent, Principal: task.Principal, Workspace: task.Workspace, Skills: task.Skills,
+		Input: task.History,
 	}}
 	if err := runs.Append(t.Context(), "run_1", 0, start); err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func TestN26_SkillChangedWhileARunGoesOn(t *testing.T) {
 	}
 	put("tone.md", "loud")
 	put("SKILL.md", "---\nname: house\ndescription: How we do it.\n---\nDo as you like.\n")
-	if text, err := read("run_1", "tone.md"); err == nil || !strings.Contains(err.Error(), "has changed since it was approved") {
+	if text, err := read("run_1", "tone.md"); err == nil ||
+		!strings.Contains(err.Error(), "has changed since it was approved") {
 		t.Fatal(text, err)
 	}
 	if text, err := read("run_1", "SKILL.md"); err != nil || !strings.Contains(text, "Be kind to ann.") {

@@ -20,7 +20,10 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	a := open(env.Options{DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) }, Alert: func(text string) { fmt.Fprintln(&said, text) }})
+	a := open(env.Options{
+		DataDir: t.TempDir(), Notice: func(text string) { t.Error(text) },
+		Alert: func(text string) { fmt.Fprintln(&said, text) },
+	})
 	defer a.env.Close() //nolint:errcheck // the folder is temporary
 	store := env.TrustStore()
 	files, err := store.Check(dir)
@@ -30,12 +33,16 @@ func TestProtectedChangeEndsTrust(t *testing.T) {
 	if err := store.TrustFiles(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	a.protectedChanged(toolcrib.Principal{User: "ann"}, []string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")}, []string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
+	a.protectedChanged(toolcrib.Principal{User: "ann"}, []string{filepath.Join(dir, ".git", "hooks", "post\x1bcommit")},
+		[]string{filepath.Join(dir, "AGENTS.md.set-aside-x")})
 	folders, err := store.Folders()
 	if err != nil || len(folders) > 0 {
 		t.Errorf("trusted %q, %v", folders, err)
 	}
-	for _, want := range []string{"a command changed files", ".git/hooks", "AGENTS.md.set-aside-x", "no longer trusted", "toolcrib trust "} {
+	for _, want := range []string{
+		"a command changed files", ".git/hooks", "AGENTS.md.set-aside-x", "no longer trusted",
+		"toolcrib trust ",
+	} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not said: %s", want, said.String())
 		}

@@ -278,17 +278,21 @@ func TestPool_BeginsInOneAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []toolcrib.Kind{journal.KindRunStarted, journal.KindTakenUp, journal.KindModelRequest}; !slices.Equal(kinds, want) {
+	if want := []toolcrib.Kind{
+		journal.KindRunStarted, journal.KindTakenUp,
+		journal.KindModelRequest,
+	}; !slices.Equal(kinds, want) {
 		t.Errorf("the first append has %v, want %v", kinds, want)
 	}
 	if h.record(d.ID()).ID != d.ID() {
 		t.Error("Start returned before the run was written down")
 	}
 	var first toolcrib.Seq
-	if err := h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Subscription: r.Subscription}, func(f journal.Frame) error {
-		first = cmp.Or(first, f.Seq)
-		return nil
-	}); err != nil || first != 1 {
+	if err := h.pool.Follow(t.Context(), ann, worker.Follow{Run: string(d.ID()), Subscription: r.Subscription},
+		func(f journal.Frame) error {
+			first = cmp.Or(first, f.Seq)
+			return nil
+		}); err != nil || first != 1 {
 		t.Errorf("its stream begins with event %d, error %v", first, err)
 	}
 }
@@ -432,12 +436,14 @@ func TestPool_Bounds(t *testing.T) {
 	}
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	first := h.start("slow")
-	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) { // including the one that waits for the queue
+	// including the one that waits for the queue
+	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d workers, want 2", h.pool.Workers())
 		}
 	}
-	if _, err := h.pool.Start(t.Context(), ann, h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
+	if _, err := h.pool.Start(t.Context(), ann,
+		h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
 		t.Errorf("a second run: %v", err)
 	}
 	for _, run := range parked {
@@ -670,7 +676,8 @@ func TestPool_TwoProcesses(t *testing.T) {
 	if n := h.takenUp(d.ID()); n != 1 {
 		t.Errorf("the run was taken up %d times", n)
 	}
-	if _, err := other.Resume(t.Context(), ann, service.ResumeRequest{Run: string(d.ID())}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+	if _, err := other.Resume(t.Context(), ann,
+		service.ResumeRequest{Run: string(d.ID())}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("resumed elsewhere: %v", err)
 	}
 	h.write("slow.script", "- {text: slowly}\n")
