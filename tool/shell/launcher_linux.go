@@ -247,8 +247,8 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		}
 		args = append(args, how, h.Path, h.Path)
 	}
-	masks, closed := l.masks(roots)
-	args = append(args, masks...)
+	masked, closed := l.masked(roots)
+	args = append(args, masked...)
 	if l.lower != "" {
 		args = append(args, "--ro-bind", l.lower, l.lower)
 	}
@@ -260,9 +260,9 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	return args, copied, nil
 }
 
-// masks returns the arguments that mask the hidden paths below roots and the special files. closed makes the masked
+// masked returns the arguments that mask the hidden paths below roots and the special files. closed makes the masked
 // folders read-only, after all mounts.
-func (l *launcher) masks(roots []string) (args, closed []string) {
+func (l *launcher) masked(roots []string) (args, closed []string) {
 	inWorkspace := func(path string) bool { return within(path, l.Dir) }
 	private := slices.DeleteFunc(slices.Clone(l.installed.private), inWorkspace)
 	for _, path := range slices.Concat(l.options.Hidden, private) {
