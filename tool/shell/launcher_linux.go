@@ -247,8 +247,8 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		}
 		args = append(args, how, h.Path, h.Path)
 	}
-	masked, closed := l.masked(roots)
-	args = append(args, masked...)
+	masks, closed := l.masked(roots)
+	args = append(args, masks...)
 	if l.lower != "" {
 		args = append(args, "--ro-bind", l.lower, l.lower)
 	}
@@ -260,8 +260,8 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 	return args, copied, nil
 }
 
-// masked returns the arguments that mask the hidden paths below roots and the special files. closed makes the masked
-// folders read-only, after all mounts.
+// masked returns the arguments of bubblewrap by which hidden paths below roots, and special files, are empty, and those
+// by which nothing can be created there.
 func (l *launcher) masked(roots []string) (args, closed []string) {
 	inWorkspace := func(path string) bool { return within(path, l.Dir) }
 	private := slices.DeleteFunc(slices.Clone(l.installed.private), inWorkspace)

@@ -245,7 +245,7 @@ const parameters = `{
     "command": {"type": "string", "minLength": 1, "maxLength": 16384},
     "timeout": {"type": "integer", "minimum": 1, "maximum": 300, "description": "seconds; default: until 30 idle ones"},
     "background": {"type": "boolean", "description": "return at once, with an id"},
-    "write": {"type": "boolean", "description": "it must write"}
+    "write": {"type": "boolean"}
   },
   "required": ["command"],
   "additionalProperties": false
@@ -273,7 +273,7 @@ func (s *shell) description() string {
 	}
 	if s.options.Mode == ModeAsk {
 		return "Run a command line with " + s.shellName() + " in the workspace. " +
-			"It can only read, without network, unless write is set, which a person must approve."
+			"Without write it can only read; with it a person is asked."
 	}
 	return "Run a command line in the workspace, without a shell. Allowed programs: " + allowed +
 		". Commands may be joined by |, &&, || and ;, and words quoted; *, ? and [a-z] match file names; 2>/dev/null, 2>&1 and <FILE work. " +

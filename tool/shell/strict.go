@@ -14,9 +14,9 @@ import (
 	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
-// The strict sandbox is the one in which any program can only read ([line.ReadsWorkspace]). A line that
-// would need an approval for an unlisted program runs in it unasked, so it shows no more than the file
-// tools do: the workspace without hidden files, the toolchains, and a few files of the system.
+// The strict sandbox is the one in which any program can only read ([line.ReadsWorkspace]). A line that would need an
+// approval for an unlisted program runs in it unasked, so it shows no more than the file tools do: the workspace
+// without hidden files, the toolchains, and a few files of the system.
 
 // strictABI is the first version of Landlock that, without bubblewrap, keeps programs from truncating files and from
 // signaling others.
@@ -30,7 +30,8 @@ func (r Report) NotStrict() string {
 	case !r.Seccomp:
 		return "system calls cannot be filtered (seccomp)"
 	case r.Bubblewrap == "" && r.LandlockABI < strictABI:
-		return fmt.Sprintf("bubblewrap is missing, and Landlock has version %d, where %d is needed without it", r.LandlockABI, strictABI)
+		return fmt.Sprintf("bubblewrap is missing, and Landlock has version %d, where %d is needed without it",
+			r.LandlockABI, strictABI)
 	}
 	return ""
 }
@@ -71,8 +72,8 @@ func (s *shell) strict(p *plan) string {
 	return why
 }
 
-// specials returns the FIFOs, sockets and devices of a workspace, which a program can use without writing
-// a file. unsure says why there may be others, or is "".
+// specials returns the FIFOs, sockets and devices of a workspace, which a program can use without writing a file.
+// unsure says why there may be others, or is "".
 func (o *Options) specials(dir string) (found []string, unsure string) {
 	const special = fs.ModeNamedPipe | fs.ModeSocket | fs.ModeDevice | fs.ModeCharDevice | fs.ModeIrregular
 	visits := o.visits
@@ -84,8 +85,7 @@ func (o *Options) specials(dir string) (found []string, unsure string) {
 		switch {
 		case err != nil:
 			// A folder that cannot be entered has nothing that programs reach.
-			_, err := os.Lstat(path + "/.")
-			if err == nil || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Lstat(path + "/."); !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 				unsure = "a folder of the workspace cannot be listed"
 			}
 		case entry.IsDir() && o.hides(path):
@@ -118,8 +118,8 @@ func (s *shell) hide(p *plan) func([]string) *toolcrib.Plan {
 	return func(paths []string) *toolcrib.Plan {
 		now := *p
 		now.hidden = slices.Clone(paths)
-		around := func(path string) bool { return within(p.w.Dir, path) || within(p.w.Dir, beneath.Real(path)) }
-		if slices.ContainsFunc(paths, around) {
+		above := func(path string) bool { return within(p.w.Dir, path) || within(p.w.Dir, beneath.Real(path)) }
+		if slices.ContainsFunc(paths, above) {
 			return nil
 		}
 		return s.planned(&now)
@@ -137,8 +137,8 @@ func (s *shell) strictText(p *plan) string {
 	if s.report().Bubblewrap != "" {
 		by = "bubblewrap"
 	}
-	text := "Only reads: it runs in a sandbox (" + by + ") without network, where the workspace is read-only and its home and " +
-		"temporary folders are thrown away."
+	text := "Only reads: it runs in a sandbox (" + by + ") without network, where the workspace is read-only and its home " +
+		"and temporary folders are thrown away."
 	if len(p.hidden) > 0 {
 		text += " Hidden from it by a rule: " + strings.TrimSpace(p.named(p.hidden)) + "."
 	}

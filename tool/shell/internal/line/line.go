@@ -81,7 +81,7 @@ type Rules struct {
 	// shell, and only programs in Allow. With Ask, other lines are run by a shell if a person approves.
 	Any, Ask bool
 	// Strict reports whether there is a sandbox in which a line can only read. A line with an unlisted
-	// program then runs in it, unasked. Strict is called at most once for a line. If nil, no such sandbox is available.
+	// program then runs in it, unasked. Strict is called at most once for a line, and may be nil.
 	Strict func() bool
 	Allow  []string
 	Shells []string // names of shells; the first one installed runs lines
