@@ -361,7 +361,7 @@ func (ownCommand) Answer(_ context.Context, q service.Question) (a service.Answe
 // command runs a command that the user typed: a call of exec_shell that the gate judges like any other. Its
 // questions are answered by [ownCommand]; refusals, protection and the sandbox apply.
 func (c *chat) command(ctx context.Context, line string) error {
-	r, err := c.given(ctx, shell.Name, map[string]string{"command": line})
+	r, err := c.given(ctx, shell.Name, map[string]any{"command": line, "write": true})
 	switch {
 	case err != nil || r == nil || r.Status == toolcrib.ResultRefused:
 	case r.Untrusted:
@@ -377,7 +377,7 @@ func (c *chat) command(ctx context.Context, line string) error {
 }
 
 // given makes one call for the user and shows its result.
-func (c *chat) given(ctx context.Context, tool string, arguments map[string]string) (*api.TraceCall, error) {
+func (c *chat) given(ctx context.Context, tool string, arguments any) (*api.TraceCall, error) {
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return nil, err

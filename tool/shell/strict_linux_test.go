@@ -570,3 +570,24 @@ func TestC12_StrictSandboxOnlyReads(t *testing.T) {
 		})
 	}
 }
+
+// How long a line takes: one of the built-in table, the same unasked with any program, and one that may write.
+func BenchmarkLine(b *testing.B) {
+	full := probed()
+	for name, report := range map[string]*shell.Report{"landlock": landlockOnly(), "bubblewrap": &full} {
+		dir := folder(b)
+		write(b, dir+"/a.txt", "alpha\nbeta\n")
+		made := tool(b, shell.Options{Mode: shell.ModeAsk, Report: report, Path: []string{"/usr/bin", "/bin"}})
+		for kind, call := range map[string]toolcrib.Call{
+			"table": callOf(b, dir, "cat a.txt", 0), "reads": callOf(b, dir, "tac a.txt", 0), "writes": writing(b, dir, "tac a.txt", 0),
+		} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := runIn(b.Context(), b, made, alone(call)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
