@@ -100,6 +100,8 @@ func changedSince(then, now *journal.Binding) string {
 			shownPath(now.Workspace), shownPath(now.LeadsTo), shownPath(then.LeadsTo))
 	case then.FolderID != now.FolderID:
 		return fmt.Sprintf("the workspace %s is another folder of the same name now", shownPath(now.Workspace))
+	case then.Source != "" && then.Source != now.Source:
+		return "the tool is another one of this name now"
 	case then.CommandLine != now.CommandLine || len(then.Files) != len(now.Files):
 		return "the call changes other files now"
 	}

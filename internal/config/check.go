@@ -41,6 +41,7 @@ func (d *decoder) check(c *Config) {
 		d.checkMCPServer(c, name)
 	}
 	d.checkTools(c)
+	d.checkCommands(c)
 	d.checkNotify(c)
 	for _, name := range slices.Sorted(maps.Keys(c.Team.Panels)) {
 		d.checkPanel(c, name)

@@ -317,6 +317,7 @@ type Tools struct {
 	Shell    Shell              `yaml:"shell"`
 	Web      Web                `yaml:"web"`
 	Settings map[string]Setting `yaml:"settings" keys:"tool"`
+	Commands map[string]Command `yaml:"commands" layers:"command" keys:"tool"`
 }
 
 // Bound defines a tool for a capability of the bus.

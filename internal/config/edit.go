@@ -217,6 +217,7 @@ var (
 	toolPattern    = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 	headerPattern  = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
 	envPattern     = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	sumPattern     = lazyregexp.New(`^[0-9a-f]{64}$`)
 	programPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
 )
 
@@ -251,6 +252,10 @@ func checkFormat(format, text string) string {
 		return checkWord(format, text)
 	case "description":
 		return checkDescription(text)
+	case "sha256":
+		if text != "" && !sumPattern.MatchString(text) {
+			return "must be the 64 hexadecimal digits of a SHA-256"
+		}
 	case "header":
 		if strings.ContainsFunc(text, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }) {
 			return "must have no line breaks or other control characters: it is sent in a header"

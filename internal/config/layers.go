@@ -26,6 +26,7 @@ const (
 	layerAll     = "all"     // the entries of both lists
 	layerBoth    = "both"    // patterns for what both lists match; null matches everything
 	layerWidens  = "widens"  // the project's; more entries allow more
+	layerCommand = "command" // whole; each of the project's is a program that it may run
 	layerRules   = "rules"
 	layerBudgets = "budgets"
 	// Any other tag has the values from the weakest to the strictest, separated by |. The strictest
@@ -36,7 +37,7 @@ const (
 func layerRule(f yamltree.Field) string {
 	_, own := reflect.New(f.Type).Interface().(yamltree.Decodable)
 	switch {
-	case f.Layers == layerWhole && f.Type.Kind() == reflect.Map:
+	case (f.Layers == layerWhole || f.Layers == layerCommand) && f.Type.Kind() == reflect.Map:
 		return layerKeys // of entries, which are whole
 	case f.Layers != "":
 		return f.Layers
@@ -102,14 +103,17 @@ func (m *merger) merge(user, project *yamltree.Node, f yamltree.Field) *yamltree
 		return m.rules(user, project)
 	case layerBudgets:
 		return m.budgets(user, project, f)
-	case layerNearest, layerWidens, layerWhole:
-		if rule == layerWidens {
+	case layerNearest, layerWidens, layerWhole, layerCommand:
+		switch rule {
+		case layerWidens:
 			m.widens(user, project, f)
+		case layerCommand:
+			m.change(changeWidens, project, "runs %s", ran(project))
 		}
 		if mine && !bytes.Equal(user.JSON(), project.JSON()) {
 			m.replaces(user, project, f)
 		}
-		if mine && rule == layerWhole {
+		if mine && (rule == layerWhole || rule == layerCommand) {
 			return m.whole(user, project, f)
 		}
 		return project
@@ -404,6 +408,10 @@ func (m *merger) floors(user, project *yamltree.Node) {
 	}
 	for _, e := range entriesOf(entryOf(project, "mcpServers")) {
 		m.raise(entryOf(servers, e.Key), e.Value, "confirm", order, confirm)
+	}
+	shell, commands := entryOf(tools, "shell"), entryOf(tools, "commands")
+	for _, e := range entriesOf(entryOf(its, "commands")) {
+		m.raise(entryOf(commands, e.Key), e.Value, "network", "true|false", entryOf(shell, "network"))
 	}
 	for _, e := range entriesOf(entryOf(project, "agents")) {
 		mine := entryOf(entryOf(user, "agents"), e.Key)

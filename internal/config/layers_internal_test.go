@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite testdata/layers.txt")
 func TestN5_EachKeyHasALayerRule(t *testing.T) {
 	known := []string{
 		layerNearest, layerKeys, layerUser, layerWhole, layerLeast, layerCap, layerAll, layerBoth, layerWidens, layerRules,
-		layerBudgets,
+		layerBudgets, layerCommand,
 	}
 	var lines []string
 	var walk func(key string, f yamltree.Field)
@@ -42,7 +42,7 @@ func TestN5_EachKeyHasALayerRule(t *testing.T) {
 		case reflect.Map:
 			walk(key+".*", f.Inner())
 		case reflect.Struct:
-			if rule != layerKeys && rule != layerWhole {
+			if rule != layerKeys && rule != layerWhole && rule != layerCommand {
 				return
 			}
 			for _, one := range yamltree.Fields(f.Type) {

@@ -60,7 +60,7 @@ func adapter(name string) string {
 
 // wiring reports whether a package may put adapters together.
 func wiring(name string) bool {
-	return within(name, "cmd") || within(name, "internal/cli") || within(name, "service")
+	return within(name, "cmd") || name == "app" || within(name, "internal/cli") || within(name, "service")
 }
 
 // frontEnd reports whether a package is a way from people or programs to the service.
@@ -269,6 +269,9 @@ func adapterStandsAlone(all map[string]pkg, from, to string) bool {
 	if a == "provider/llamacpp" && b == "provider/openai" {
 		return true // a dialect of the same API: it changes requests, and has no encoder of its own
 	}
+	if a == "tool/command" && b == "tool/shell" {
+		return true // its programs run in that sandbox
+	}
 	return a == "tool/builtin" && strings.HasPrefix(b, "tool/") // it lists the families
 }
 
@@ -324,7 +327,7 @@ func TestRules_Bite(t *testing.T) {
 	all := map[string]pkg{"context": {ImportPath: "context", Standard: true}}
 	for _, name := range []string{
 		".", "guard", "journal", "api", "gate", "agent", "agent/core", "replay", "gate/celrule", "provider/openai", "provider/llamacpp", "provider/script", "provider/wire",
-		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib",
+		"tool/files", "tool/builtin", "tool/internal/wire", "store/sqlite", "service", "internal/cli", "internal/deltas", "internal/config", "cmd/toolcrib", "app", "tool/command", "tool/shell",
 		"toolcribtest", "server", "acp", "mcp", "mcp/serve",
 	} {
 		all[name] = pkg{ImportPath: strings.TrimSuffix(module+"/"+name, "/.")}
@@ -367,12 +370,17 @@ func TestRules_Bite(t *testing.T) {
 		{adapterStandsAlone, "tool/files", "tool/internal/wire", true},
 		{adapterStandsAlone, "tool/builtin", "tool/files", true},
 		{adapterStandsAlone, "tool/builtin", "store/sqlite", false},
+		{adapterStandsAlone, "tool/command", "tool/shell", true},
+		{adapterStandsAlone, "tool/command", "tool/files", false},
+		{adapterStandsAlone, "tool/shell", "tool/command", false},
 		{onlyWiringWires, "server", "store/sqlite", false},
 		{onlyWiringWires, "internal/cli", "store/sqlite", false},
 		{onlyWiringWires, "service", "store/sqlite", true},
 		{onlyWiringWires, "internal/cli", "tool/builtin", true},
 		{nobodyImportsWiring, "server", "internal/cli", false},
-		{nobodyImportsWiring, "cmd/toolcrib", "internal/cli", true},
+		{nobodyImportsWiring, "cmd/toolcrib", "app", true},
+		{nobodyImportsWiring, "app", "internal/cli", true},
+		{nobodyImportsWiring, "agent", "app", false},
 		{nobodyImportsWiring, "service", "internal/cli", false},
 		{nobodyImportsWiring, "internal/cli", "service", true},
 		{nobodyImportsWiring, "server", "service", true},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -85,6 +86,12 @@ func (d *Doctor) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding
 				found, err := db.Read(ctx, tables.Query{Want: func(_, _ string) bool { return true }, MaxTables: 1})
 				return found.Kind + ": answers", "", err
 			},
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Env.Config.Tools.Commands)) {
+		checks = append(checks, check{
+			"tools.commands." + name, "correct tools.commands." + name,
+			func(context.Context) (string, string, error) { return d.Policy.CheckCommand(name) },
 		})
 	}
 	found, err := examined(ctx, who, checks...)

@@ -122,6 +122,13 @@ func (p *Policy) gateOf(
 		shell.Tidy(workspace, protected.Write, protected.Names)
 	}
 	builtIn := p.builtIn(protected, paths, command)
+	if other == nil {
+		commands, err := p.commands(protected)
+		if err != nil {
+			return nil, err
+		}
+		builtIn = append(builtIn, commands...)
+	}
 	tools, settings := builtIn, ToolSettings(c)
 	if other != nil {
 		tools = other(builtIn)
@@ -235,10 +242,22 @@ func ToolSettings(c *config.Config) map[string]gate.ToolSettings {
 // execShell makes exec_shell as it is configured. It returns nil in mode off. If elsewhere is set, the tool only judges
 // what another agent runs.
 func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.Tool, error) {
+	options, err := p.shellOptions(protected, elsewhere)
+	if err != nil {
+		return nil, err
+	}
+	tool, err := shell.New(options)
+	if err != nil {
+		return nil, env.BadRequestf("tools.%v", err)
+	}
+	return tool, nil
+}
+
+func (p *Policy) shellOptions(protected gate.Protected, elsewhere bool) (options shell.Options, err error) {
 	set := p.env.Config.Tools.Shell
 	path, variables, err := p.Programs()
 	if err != nil {
-		return nil, err
+		return options, err
 	}
 	home, _ := os.UserHomeDir() // if unknown, the user has no toolchains
 	caches := ""
@@ -249,7 +268,7 @@ func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.T
 	if problem := p.env.NoSandbox(); problem != "" && !elsewhere {
 		report = &shell.Report{Problem: problem}
 	}
-	tool, err := shell.New(shell.Options{
+	return shell.Options{
 		Path: path, Env: variables, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report,
 		Unconfined: p.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
 		Network:   set.Network,
@@ -260,11 +279,7 @@ func (p *Policy) execShell(protected gate.Protected, elsewhere bool) (toolcrib.T
 			}
 			p.protectedChanged(call.Principal, changed, aside)
 		},
-	})
-	if err != nil {
-		return nil, env.BadRequestf("tools.%v", err)
-	}
-	return tool, nil
+	}, nil
 }
 
 // unconfined reports whether a principal who is not an administrator may run programs without a sandbox: the user of

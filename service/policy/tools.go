@@ -291,7 +291,11 @@ func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.builtIn(gate.Protected{}, gate.PathRules{}, command), nil
+	commands, err := p.commands(gate.Protected{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(p.builtIn(gate.Protected{}, gate.PathRules{}, command), commands), nil
 }
 
 // writtenRules returns the rules as they are in the file.

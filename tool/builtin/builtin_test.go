@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/directory"
@@ -57,6 +58,9 @@ func TestN1_BuiltinTable(t *testing.T) {
 		spec := tool.Spec()
 		if spec.Source != "builtin" || spec.Check() != nil {
 			t.Errorf("spec %+v", spec)
+		}
+		if config.BuiltInTool(strings.ToUpper(spec.Name)) != spec.Name {
+			t.Errorf("a configuration may take the name %s", spec.Name)
 		}
 		line := fmt.Sprintf("%s %s %s", spec.Name, spec.Group, spec.Effect)
 		if spec.RequiresAdmin {

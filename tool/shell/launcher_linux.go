@@ -133,6 +133,14 @@ func (c *sandboxed) end() {
 	closeAll(c.jobs, c.status)
 }
 
+// temporary returns the path of the folder for temporary files in the sandbox of any program.
+func (l *launcher) temporary() string {
+	if l.report.Helper && l.report.Bubblewrap != "" {
+		return ownTmp
+	}
+	return l.scratch
+}
+
 // maxStatus bounds the outcome that the copy reports.
 const maxStatus = 64 << 10 // bytes
 

@@ -28,6 +28,8 @@ func (*shell) takePrepared(toolcrib.RunID) *launcher { return nil }
 
 func (*shell) prepare(toolcrib.Call, *plan) {}
 
+func (l *launcher) temporary() string { return l.scratch }
+
 func (*launcher) fits(string, *plan) bool { return false }
 
 func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, error) {

@@ -486,12 +486,17 @@ func (p *pace) text() string {
 
 // timedOut returns the error of a call that was ended (C18): the time, and the end of its output.
 func timedOut(text string, r *result, most int) error {
-	for _, of := range []struct{ name, text string }{{"stdout", r.Stdout}, {"stderr", r.Stderr}} {
+	return toolcrib.Failf(toolcrib.ToolTimeout, "%s", text+tails(r.Stdout, r.Stderr, most))
+}
+
+// tails returns the ends of two outputs, within a bound of the result.
+func tails(stdout, stderr string, most int) (text string) {
+	for _, of := range []struct{ name, text string }{{"stdout", stdout}, {"stderr", stderr}} {
 		if end := ending(of.text, min(2<<10, max(most, guard.MinResultBytes)/4)); end != "" {
 			text += "; its last " + of.name + ":\n" + end
 		}
 	}
-	return toolcrib.Failf(toolcrib.ToolTimeout, "%s", text)
+	return text
 }
 
 // ending returns the last lines of an output. They are complete, so that a secret in a line can be recognized.

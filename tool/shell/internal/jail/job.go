@@ -43,6 +43,7 @@ type Command struct {
 	Args    []string `json:"args"`               // beginning with the name
 	In      string   `json:"in,omitempty"`       // regular file, relative to the workspace, links resolved
 	NoInput bool     `json:"no_input,omitempty"` // whether the input is empty, even in a pipe
+	Input   []byte   `json:"input,omitempty"`    // its input; nil if there is another
 	Out     Sink     `json:"out"`
 	Err     Sink     `json:"err"`
 }

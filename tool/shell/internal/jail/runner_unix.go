@@ -114,6 +114,16 @@ func (r *Runner) start(p *running, commands []Command) Outcome {
 			opened = append(opened, piped, out)
 		}
 		switch {
+		case c.Input != nil:
+			var feed *os.File
+			if in, feed, err = os.Pipe(); err != nil {
+				return failed(c, err)
+			}
+			opened = append(opened, in)
+			go func() {
+				_, _ = feed.Write(c.Input) // it fails if the program does not read all of it
+				_ = feed.Close()
+			}()
 		case c.In != "":
 			if in, err = r.open(c.In); err != nil {
 				return failed(c, err)
