@@ -23,7 +23,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/remote"
@@ -61,6 +63,8 @@ type app struct {
 	configFlag, dataFlag, asFlag, tokenFlag, serverFlag string
 	adminFlag, plainFlag, verboseFlag                   bool
 	args                                                []string // command line arguments
+
+	tools []toolcrib.Tool // offered in addition to the built-in ones
 
 	acting *acting // the principal the command acts for, once known
 
@@ -169,15 +173,39 @@ func (a *app) dataDir() (string, error) {
 // gcPercent is the default for GOGC.
 const gcPercent = 400
 
-// Main runs the command line and returns its exit code.
-func Main(args []string) int {
+// Main runs the command line, with tools in addition to the built-in ones, and returns its exit code.
+func Main(args []string, tools ...toolcrib.Tool) int {
 	// Most commands end before a collection pays off: collecting takes half of the start-up time.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	// A reader that closes the pipe does not end a run: further output is dropped.
 	signal.Ignore(syscall.SIGPIPE)
-	return newApp(os.Stdin, os.Stdout, os.Stderr).main(args)
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	if err := ownTools(tools); err != nil {
+		a.complain(err.Error())
+		return exitUsage
+	}
+	a.tools = tools
+	return a.main(args)
+}
+
+// ownTools returns an error if tools cannot be used, or have the names of built-in ones.
+func ownTools(tools []toolcrib.Tool) error {
+	for _, tool := range tools {
+		if tool == nil {
+			return errors.New("a tool of this program is nil")
+		}
+		spec := tool.Spec()
+		if err := spec.Check(); err != nil {
+			return err
+		}
+		if known := config.BuiltInTool(spec.Name); known != "" {
+			return fmt.Errorf("tool %s: %s is a built-in tool; use another name", spec.Name, known)
+		}
+	}
+	_, err := gate.New(gate.Options{Tools: tools, Availability: gate.Overrides{}})
+	return err
 }
 
 func (a *app) main(args []string) int {

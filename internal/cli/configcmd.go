@@ -315,7 +315,7 @@ func (a *app) newService(c *config.Config, dir string) *service.Service {
 	o := env.Options{
 		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
 		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert,
-		OllamaAt: a.ollamaAt, Observe: a.observe,
+		OllamaAt: a.ollamaAt, Observe: a.observe, Tools: a.tools,
 	}
 	if a.inTerminal && a.errTerminal {
 		o.Confirm = a.confirm

@@ -80,6 +80,8 @@ type Options struct {
 	Observe func(toolcrib.Journal) toolcrib.Journal
 	// Lease is how long a worker of a pool keeps its run without renewing it. If 0, 4 seconds.
 	Lease time.Duration
+	// Tools are offered in addition to the built-in ones.
+	Tools []toolcrib.Tool
 	// NoSandbox returns why programs run without a sandbox, or "" if they have one. If nil, it is looked up on this
 	// machine.
 	NoSandbox func() string

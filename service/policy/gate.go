@@ -127,7 +127,7 @@ func (p *Policy) gateOf(
 		if err != nil {
 			return nil, err
 		}
-		builtIn = append(builtIn, commands...)
+		builtIn = append(append(builtIn, commands...), p.env.Tools...)
 	}
 	tools, settings := builtIn, ToolSettings(c)
 	if other != nil {

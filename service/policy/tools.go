@@ -295,7 +295,7 @@ func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(p.builtIn(gate.Protected{}, gate.PathRules{}, command), commands), nil
+	return slices.Concat(p.builtIn(gate.Protected{}, gate.PathRules{}, command), commands, p.env.Tools), nil
 }
 
 // writtenRules returns the rules as they are in the file.
