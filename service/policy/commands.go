@@ -52,13 +52,13 @@ func (p *Policy) commandOptions(name string) (o command.Options, err error) {
 	c := p.env.Config.Tools.Commands[name]
 	o = command.Options{
 		Name: name, Description: c.Description, Parameters: []byte(c.Parameters), Command: c.Words(),
-		SHA256: c.SHA256, Input: c.Stdin == "json", Dashes: c.Dashes, Effect: toolcrib.Effect(c.Effect),
-		Network: c.Network, Untrusted: c.IsUntrusted(),
+		Program: shell.Program{SHA256: c.SHA256, Network: c.Network, ReadOnly: c.Effect == string(toolcrib.EffectReadOnly)},
+		Input:   c.Stdin == "json", Dashes: c.Dashes, Effect: toolcrib.Effect(c.Effect), Untrusted: c.IsUntrusted(),
 	}
 	if c.Timeout != nil {
 		o.Timeout = c.Timeout.Std()
 	}
-	o.Program, err = p.env.Config.Program(name)
+	o.Program.Path, err = p.env.Config.Program(name)
 	return o, err
 }
 
@@ -77,10 +77,7 @@ func (p *Policy) CheckCommand(name string) (detail, fix string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	detail, err = programs.Check(shell.Program{
-		Path: options.Program, SHA256: options.SHA256, Network: options.Network,
-		ReadOnly: options.Effect == toolcrib.EffectReadOnly,
-	}, workspace)
+	detail, err = programs.Check(options.Program, workspace)
 	var refused *toolcrib.ToolError
 	if errors.As(err, &refused) {
 		fix, err = refused.Hint, errors.New(strings.TrimPrefix(refused.Message, "the "))

@@ -25,16 +25,13 @@ const Group = "commands"
 type Options struct {
 	Name, Description string
 	Parameters        json.RawMessage // JSON Schema of the arguments; if empty, there are none
-	// Command is the command line as [argv.Parse] reads it. Program is the name of the program or its absolute path.
-	Command []string
-	Program string
-	SHA256  string // of the program, in hex; if "", it must lie outside the workspace
-	Input   bool   // whether the program reads the arguments as JSON
-	Dashes  bool   // whether values may begin with -
+	Command           []string        // command line, as [argv.Parse] reads it
+	Program           shell.Program   // without Args and Input, which a call has
+	Input             bool            // whether the program reads the arguments as JSON
+	Dashes            bool            // whether values may begin with -
 
-	Effect    toolcrib.Effect
-	Network   bool
-	Timeout   time.Duration // if 0, limits.tool_timeout
+	Effect    toolcrib.Effect // read_only sets ReadOnly of Program
+	Timeout   time.Duration   // if 0, limits.tool_timeout
 	Untrusted bool
 }
 
@@ -52,14 +49,15 @@ func New(programs *shell.Programs, o Options) (toolcrib.Tool, error) {
 	if c.template, problems = argv.Parse(o.Command, o.Parameters, o.Input); len(problems) > 0 {
 		return nil, fmt.Errorf("tool %s: %s", o.Name, problems[0].Message)
 	}
-	if o.Network && o.Effect == toolcrib.EffectReadOnly {
+	if o.Effect = o.Effect.OrStrictest(); o.Program.Network && !o.Effect.Writes() {
 		return nil, fmt.Errorf("tool %s: with the network it is not read_only", o.Name)
 	}
+	c.Effect, c.Program.ReadOnly = o.Effect, !o.Effect.Writes()
 	c.template.Dashes = o.Dashes
 	c.spec = toolcrib.Spec{
 		Name: o.Name, Description: cmp.Or(o.Description, "Run "+filepath.Base(o.Command[0])+"."),
-		Parameters: strict(o.Parameters), Effect: o.Effect.OrStrictest(),
-		Group: Group, Source: c.source(), EnabledByDefault: true, Untrusted: o.Untrusted, Sink: o.Network,
+		Parameters: strict(o.Parameters), Effect: o.Effect,
+		Group: Group, Source: c.source(), EnabledByDefault: true, Untrusted: o.Untrusted, Sink: o.Program.Network,
 		Timeout: o.Timeout,
 		Plans:   toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: true},
 	}
@@ -92,7 +90,7 @@ func strict(schema json.RawMessage) json.RawMessage {
 // source is command: and the beginning of a hash of what the tool runs, so that what a person decided about it does not
 // apply to another program of that name.
 func (c *command) source() string {
-	of, _ := json.Marshal([]any{c.Command, c.Program, c.SHA256, c.Input, c.Dashes, c.Effect, c.Network})
+	of, _ := json.Marshal([]any{c.Command, c.Program, c.Input, c.Dashes, c.Effect})
 	sum := sha256.Sum256(of)
 	return "command:" + hex.EncodeToString(sum[:4])
 }
@@ -111,12 +109,9 @@ func (c *command) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 	if err != nil {
 		return nil, err
 	}
+	of := c.Program
 	words[0] = filepath.Base(words[0])
-	of := shell.Program{
-		Path: c.Program, Args: words, SHA256: c.SHA256, Network: c.Network,
-		ReadOnly: c.Effect == toolcrib.EffectReadOnly,
-	}
-	if c.Input {
+	if of.Args = words; c.Input {
 		of.Input = call.Arguments
 	}
 	plan, err := c.programs.Plan(call, of, result)

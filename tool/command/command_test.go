@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -83,7 +84,7 @@ func TestPlan_WithoutSandbox(t *testing.T) {
 	path, _ := script(t, h.programs, "p", "cat \"$1\"\n")
 	none := &shell.Report{Problem: "nothing here"}
 	o := command.Options{
-		Program: path, Command: []string{path, "{args.x}"}, Parameters: json.RawMessage(oneWord), Effect: toolcrib.EffectReadOnly,
+		Program: shell.Program{Path: path}, Command: []string{path, "{args.x}"}, Parameters: json.RawMessage(oneWord), Effect: toolcrib.EffectReadOnly,
 	}
 	tool := made(t, shell.Options{Report: none}, o)
 	plan, err := tool.Plan(t.Context(), h.call(`{"x":"a.txt"}`))
@@ -115,7 +116,7 @@ func TestPlan_Facts(t *testing.T) {
 	h := newHouse(t)
 	path, _ := script(t, h.programs, "p", "echo\n")
 	tool := made(t, shell.Options{Report: &shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"}, Hidden: []string{h.programs + "/hidden"}}, command.Options{
-		Program: path, Command: []string{path, "-f", "{args.x}"}, Parameters: json.RawMessage(oneWord),
+		Program: shell.Program{Path: path}, Command: []string{path, "-f", "{args.x}"}, Parameters: json.RawMessage(oneWord),
 		Effect: toolcrib.EffectIdempotentWrite,
 	})
 	plan, err := tool.Plan(t.Context(), h.call(`{"x":"sub/a b"}`))
@@ -144,7 +145,7 @@ func TestPlan_Facts(t *testing.T) {
 func TestRun_ChangedMeanwhile(t *testing.T) {
 	h := newHouse(t)
 	path, sum := script(t, h.workspace, "p", "echo first\n")
-	tool := made(t, shell.Options{}, command.Options{Program: path, SHA256: sum, Command: []string{path}})
+	tool := made(t, shell.Options{}, command.Options{Program: shell.Program{Path: path, SHA256: sum}, Command: []string{path}})
 	plan, err := tool.Plan(t.Context(), h.call(`{}`))
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +173,7 @@ func TestRun_ChangedMeanwhile(t *testing.T) {
 	if err := os.Symlink(other, link); err != nil {
 		t.Fatal(err)
 	}
-	tool = made(t, shell.Options{}, command.Options{Program: link, Command: []string{link}})
+	tool = made(t, shell.Options{}, command.Options{Program: shell.Program{Path: link}, Command: []string{link}})
 	if plan, err = tool.Plan(t.Context(), h.call(`{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -194,13 +195,39 @@ func TestRun_ChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// The network is closed unless the entry opens it.
+func TestRun_Network(t *testing.T) {
+	h := newHouse(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // at the end of the test
+	path, _ := script(t, h.programs, "p", `exec bash -c "exec 3<>/dev/tcp/$1" 2>&1`+"\n")
+	at := strings.Replace(listener.Addr().String(), ":", "/", 1)
+	raw, _ := json.Marshal(map[string]string{"x": at})
+	for _, network := range []bool{false, true} {
+		tool := made(t, shell.Options{}, command.Options{
+			Program: shell.Program{Path: path, Network: network}, Command: []string{path, "{args.x}"},
+			Parameters: json.RawMessage(oneWord),
+		})
+		_, err := tool.Call(t.Context(), h.call(string(raw)))
+		if confined := shell.Problem() == ""; (err == nil) != (network || !confined) {
+			t.Errorf("network %v: %v", network, err)
+		}
+		if tool.Spec().Sink != network {
+			t.Errorf("network %v: sink %v", network, tool.Spec().Sink)
+		}
+	}
+}
+
 // A program that does not read its input, or fails, is not waited for; a large input arrives whole.
 func TestRun_Input(t *testing.T) {
 	h := newHouse(t)
 	large := `{"x":"` + strings.Repeat("y", 200_000) + `"}`
 	for text, want := range map[string]string{"exec cat >/dev/null\n": "", "wc -c\n": "200008\n", "exit 0\n": "", "head -c 3\n": `{"x`} {
 		path, _ := script(t, h.programs, "p", text)
-		tool := made(t, shell.Options{}, command.Options{Program: path, Command: []string{path}, Input: true, Parameters: json.RawMessage(oneWord)})
+		tool := made(t, shell.Options{}, command.Options{Program: shell.Program{Path: path}, Command: []string{path}, Input: true, Parameters: json.RawMessage(oneWord)})
 		out, err := tool.Call(t.Context(), h.call(large))
 		if err != nil || strings.TrimLeft(out.Text, " ") != want {
 			t.Errorf("%q: %q, %v", text, out.Text, err)
@@ -218,7 +245,7 @@ func TestNew(t *testing.T) {
 		{Name: "a"},
 		{Name: "a b", Command: []string{"ls"}},
 		{Name: "a", Command: []string{"ls", "x{args.x}"}},
-		{Name: "a", Command: []string{"ls"}, Network: true, Effect: toolcrib.EffectReadOnly},
+		{Name: "a", Command: []string{"ls"}, Program: shell.Program{Network: true}, Effect: toolcrib.EffectReadOnly},
 	} {
 		if tool, err := command.New(programs, o); err == nil {
 			t.Errorf("%+v: %v", o, tool)
@@ -236,7 +263,7 @@ func TestCommand(t *testing.T) {
 	path, _ := script(t, h.programs, "p", "echo \"$1\"\n")
 	tooltest.Run(t, func() toolcrib.Tool {
 		return made(t, shell.Options{}, command.Options{
-			Program: path, Command: []string{path, "{args.x}"}, Parameters: json.RawMessage(oneWord),
+			Program: shell.Program{Path: path}, Command: []string{path, "{args.x}"}, Parameters: json.RawMessage(oneWord),
 		})
 	}, tooltest.Cases{Calls: []tooltest.Case{
 		{Name: "works", Arguments: `{"x":"a"}`, Check: func(t *testing.T, _ string, out toolcrib.Output) {
