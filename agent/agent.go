@@ -9,7 +9,6 @@ package agent
 
 import (
 	"context"
-	"crypto/cipher"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,87 +53,41 @@ type Options struct {
 	Models func(ctx context.Context, m journal.ModelInfo) (toolcrib.Model, error)
 
 	// Journal and Contents store runs, and must be set together. If both are nil, runs are kept in
-	// memory until the program ends.
+	// memory until the program ends. The store that package store/sqlite opens is both.
 	Journal  toolcrib.Journal
 	Contents toolcrib.Contents
+
+	// Approver is asked about calls that need an approval (see [Task.Approve]). If nil, the run parks,
+	// until [Runner.Decide] and [Runner.Resume].
+	Approver Approver
+	// Expires is how long an approval may wait before it is denied. 0 means forever.
+	Expires time.Duration
+	// FourEyes lets the user of a run deny its calls, but not approve them.
+	FourEyes bool
+	// Memory keeps approvals that apply to later runs. If nil, approvals are remembered for their run
+	// only.
+	Memory Memory
+
+	// Watch, if not nil, receives the frames of runs: events, and the pieces of a reply while it comes.
+	// It must not block. Calls for one run are in order; calls for a run, for those nested in it and
+	// for decisions made together may be concurrent.
+	Watch func(run toolcrib.RunID, f journal.Frame)
+	Log   *slog.Logger  // if nil, nothing is logged
+	Mask  *guard.Masker // if nil, no secrets are masked
 
 	// Agents makes the task of a sub-agent for the user of the run: its agent, models, skills, and the
 	// text of the skills in History. The runner adds the restrictions that the run passes on. It is
 	// called concurrently. If nil, no sub-agent can be started.
 	Agents func(ctx context.Context, who toolcrib.Principal, name, workspace string) (Task, error)
-	// Shape changes the task of a run that answers the call with the ID call of the run above, after
-	// all restrictions were filled in. It may restrict the task further, set requirements for its
-	// answer, and pass on the input of the run above. If it returns an error, the run cannot be
-	// started. If nil, tasks are not changed.
-	Shape func(ctx context.Context, above *journal.RunStarted, call string, task *Task) error
-	// Enough reports whether the calls that other agents still answer are no longer needed; these are
-	// then cancelled. results are those of the turn so far, nil for a call without one. hurried means
-	// that a person is content with these. If Enough is nil, every call is needed.
-	Enough func(s *State, results []*journal.ToolResult, hurried bool) bool
-	// Hurry receives a value when a person is content with the answers that the run has. If Enough
-	// reports that there are none, the run is cancelled with the value.
-	Hurry <-chan *CancelError
-	// Claim locks a child run for this process, so that no other process drives it at the same time;
-	// its driver calls release at the end. If nil, the run is not locked.
-	Claim func(run toolcrib.RunID) (release func(), err error)
-
 	// Retry is how long new runs retry a failing provider. If nil, [journal.DefaultRetry] applies.
 	Retry *journal.Retry
-	Clock Clock         // if nil, the machine's clock
-	Mask  *guard.Masker // if nil, no secrets are masked
-	Log   *slog.Logger  // if nil, nothing is logged
-	// Watch, if not nil, receives the frames of runs. It must not block. Calls for one run are in
-	// order; calls for a run, for those nested in it and for decisions made together may be
-	// concurrent.
-	Watch func(run toolcrib.RunID, f journal.Frame)
-	// Watched reports whether a run is being watched, so that the pieces of a reply are not shown in
-	// vain. If nil, runs are always watched.
-	Watched func(run toolcrib.RunID) bool
-	Memory  Memory          // if nil, approvals are remembered for their run only
-	Ledger  toolcrib.Ledger // if nil, users have no budgets
-	// TreeUse returns the usage of the run's tree so far, for the limits of sessions. If nil, an agent
-	// that limits the cost or tokens of a session cannot run.
-	TreeUse func(ctx context.Context, run toolcrib.RunID) (journal.SessionUse, error)
-	// Approver is asked about calls that need an approval (see [Task.Approve]). If nil, the run parks.
-	Approver Approver
-	// Who is the user behind the Approver, with current rights. If zero, it is the user of the run.
-	Who toolcrib.Principal
-	// Expires is how long an approval may wait before it is denied (approvals.expire). 0 means
-	// forever.
-	Expires time.Duration
-	// ClientTimeout is how long a client may take for the calls of its tools before they time out
-	// (server.client_tool_timeout). 0 means forever.
+	// Ledger holds the budgets of users. If nil, users have none.
+	Ledger toolcrib.Ledger
+	// ClientTimeout is how long a client may take for the calls of its tools before they time out. 0
+	// means forever.
 	ClientTimeout time.Duration
-	// FourEyes lets the user of a run deny its calls, but not approve them (approvals.four_eyes).
-	FourEyes bool
-	// Said returns a person's message to a run, or to one nested in it, or "" if none. It is
-	// called before each request. If nil, there are no such messages.
-	Said func(run toolcrib.RunID) string
 
-	// Inbox returns the messages that a run has not read, each with an ID. It is called before each
-	// request, and when the journal refuses the end of the run with [journal.ErrUnread]. Appending the
-	// [journal.Said] with its ID removes a message. If Inbox is nil, there are no messages. Refuses
-	// means that the journal also refuses the first attempt of a request if messages are unread, so
-	// that the inbox need not be read before it.
-	Inbox   func(ctx context.Context, run toolcrib.RunID) ([]journal.Said, error)
-	Refuses bool
-
-	// Nested obtains the decisions that s, the run of a call made by a call in progress, waits for,
-	// and continues s. It returns the state of s. If s still waits then, or if Nested is nil, the call
-	// is refused.
-	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
-
-	// Buffers are the texts of files in a person's editor, for the tools that read and write files. If nil, there
-	// is no editor.
-	Buffers toolcrib.Buffers
-	// Seal returns the cipher that seals answers to questions about secrets, so that only the tool
-	// that asks reads them. If nil, answers are kept unsealed.
-	Seal func() (cipher.AEAD, error)
-
-	Announcer Announcer                  // if nil, parked runs are not announced
-	Worker    string                     // name of this driver in the journal
-	Version   string                     // toolcrib's version
-	NewID     func(prefix string) string // if nil, [NewID]
+	Host
 }
 
 // Runner carries out runs. It holds no state of a run and is safe for concurrent use.

@@ -93,7 +93,7 @@ func (f *family) agent(_ context.Context, who toolcrib.Principal, name, workspac
 	if !ok {
 		return agent.Task{}, fmt.Errorf("no agent %s in password=hunter2hunter2", name)
 	}
-	return agent.Task{Agent: a, Models: []journal.ModelInfo{{Ref: a.Model, Provider: "fake", ID: name, Price: f.price}}, Principal: who, Workspace: workspace, SkillTools: f.skills[name]}, nil
+	return agent.Task{Agent: a, Models: []journal.ModelInfo{{Ref: a.Model, Provider: "fake", ID: name, Price: f.price}}, Principal: who, Workspace: workspace, Hosted: agent.Hosted{SkillTools: f.skills[name]}}, nil
 }
 
 // begin is the task of the agent boss.

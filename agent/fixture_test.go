@@ -204,7 +204,8 @@ func task(change ...func(*agent.Task)) agent.Task {
 		},
 		Models:    []journal.ModelInfo{{Ref: "fake/one", Provider: "fake", ID: "one", Price: toolcrib.Price{Input: 1, Output: 2, Known: true}}},
 		Principal: me,
-		Prompt:    "go", Workspace: "/", Driver: "cli",
+		Prompt:    "go", Workspace: "/",
+		Hosted: agent.Hosted{Driver: "cli"},
 	}
 	for _, c := range change {
 		c(&t)

@@ -231,10 +231,12 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 		ReadArguments(call, r.Mask, arguments)
 		child, err := r.Run(ctx, Task{
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
-			Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver,
-			RunTools: s.Start.RunTools, SkillTools: s.Start.SkillTools, Skills: s.Start.Skills, Listed: s.Start.Listed,
-			WorkerTools: s.PassedTools(), Above: s.Start.Above, Approve: nestedApprove(Approve(s.Start.Approve)), Given: call,
-			Taint: f.taint, Ran: ranBefore(s.Start.Ran),
+			RunTools: s.Start.RunTools, Approve: nestedApprove(Approve(s.Start.Approve)), Taint: f.taint,
+			Hosted: Hosted{
+				Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver, SkillTools: s.Start.SkillTools,
+				Skills: s.Start.Skills, Listed: s.Start.Listed, WorkerTools: s.PassedTools(), Above: s.Start.Above,
+				Given: call, Ran: ranBefore(s.Start.Ran),
+			},
 		})
 		if err != nil {
 			return toolcrib.Invoked{}, err

@@ -56,12 +56,14 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 	}
 	return Task{
 		Agent: forked, Models: old.Models[first:], Principal: who,
-		History: history, Taint: taint, Canary: old.Start.Canary, Prompt: prompt, Workspace: old.Start.Workspace,
-		Driver: old.Start.Driver, Asked: old.Start.Asked,
-		ForkedFrom: run, ForkedRound: round, Ran: ran,
-		RunTools: old.Start.RunTools, SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
-		Skills: old.Start.Skills, Listed: old.Start.Listed, Approve: approve, Above: old.Start.Above,
-		Worker: old.Start.Worker, ClientTools: old.Start.ClientTools,
+		History: history, Taint: taint, Prompt: prompt, Workspace: old.Start.Workspace,
+		RunTools: old.Start.RunTools, Approve: approve, ClientTools: old.Start.ClientTools,
+		Hosted: Hosted{
+			Canary: old.Start.Canary, Driver: old.Start.Driver, Asked: old.Start.Asked,
+			ForkedFrom: run, ForkedRound: round, Ran: ran,
+			SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
+			Skills: old.Start.Skills, Listed: old.Start.Listed, Above: old.Start.Above, Worker: old.Start.Worker,
+		},
 	}, nil
 }
 

@@ -68,7 +68,7 @@ func TestFront_Approver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &oneWord{word: c.word}
-			o := agent.Options{Approver: p, Who: c.who}
+			o := agent.Options{Approver: p, Host: agent.Host{Who: c.who}}
 			if c.nobody {
 				o.Approver = nil
 			}

@@ -45,7 +45,7 @@ func TestSessionLimits(t *testing.T) {
 				Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 					return toolcribtest.NewModel(toolcribtest.Say("yes")), nil
 				},
-				TreeUse: func(context.Context, toolcrib.RunID) (journal.SessionUse, error) { return c.tree, nil },
+				Host: agent.Host{TreeUse: func(context.Context, toolcrib.RunID) (journal.SessionUse, error) { return c.tree, nil }},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -73,8 +73,8 @@ func TestSessionLimits(t *testing.T) {
 	}
 	broken := errors.New("the disk is gone")
 	runner, err = agent.New(agent.Options{
-		Model:   toolcribtest.NewModel(toolcribtest.Say("yes")),
-		TreeUse: func(context.Context, toolcrib.RunID) (journal.SessionUse, error) { return journal.SessionUse{}, broken },
+		Model: toolcribtest.NewModel(toolcribtest.Say("yes")),
+		Host:  agent.Host{TreeUse: func(context.Context, toolcrib.RunID) (journal.SessionUse, error) { return journal.SessionUse{}, broken }},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,60 +22,25 @@ type Task struct {
 	// answers as the model named Agent.Model.
 	Models    []journal.ModelInfo
 	Principal toolcrib.Principal // the user of the run; without a User its calls cannot be approved
-	Session   toolcrib.SessionID
-	// Before is the usage of the session before the run tree. For a child run, Worked includes the
-	// time of the runs above.
-	Before  journal.SessionUse
-	History []toolcrib.Message // the session so far, a valid transcript
-	// FromClient means that a client supplied History. It is then checked, and the results of tools
-	// in it are untrusted data. Without a Prompt it must end with a message of the user or with results.
-	FromClient bool
-	// HistoryFiles are attached to messages of History, by index. At most 64 files, with the limits of
-	// Files.
-	HistoryFiles map[int][]toolcrib.OutputFile
-	Prompt       string
-	Files        []toolcrib.OutputFile // attached to the prompt: at most 16, each at most MaxFileBytes
-	Workspace    string                // absolute
-	Taint        []string              // sources of untrusted data in History
-	Canary       string                // the token that marks such data there; if "", a new one is made
-	Parent       toolcrib.RunID
-	Depth        int
-	Above        *journal.Above // restrictions by the runs above; nil if none
-	Share        *journal.Share // share of their budget; if nil, there is no cap
-	Worker       *journal.WorkerLimits
-	Retry        *journal.Retry // if nil, [Options.Retry]
-	Run          toolcrib.RunID // ID that was assigned before; if "", a new one is made
-	Driver       string         // cli or server
-	Once         string         // see [journal.RunStarted]
-	Asked        string         // see [journal.RunStarted]
 
-	// ForkedFrom and ForkedRound are the origin of History. If they are set, Prompt may be empty.
-	ForkedFrom  toolcrib.RunID
-	ForkedRound int
-	Compact     bool      // only condense History, even if it would fit; there is no Prompt
-	Ran         []RanCall // calls that took effect before; a person is asked before they run again
+	Prompt string
+	Files  []toolcrib.OutputFile // attached to the prompt: at most 16, each at most MaxFileBytes
+	// History is what was said before the prompt, a valid transcript: such as Messages of the [State] of the
+	// run before. Session is the conversation of which both runs are part.
+	History []toolcrib.Message
+	Session toolcrib.SessionID
+	Taint   []string // sources of untrusted data in History
 
-	RunTools    []string // the agent's tools that this run may use
-	SkillTools  []string
-	WorkerTools []string
-	Approve     Approve // if "", ask the [Options.Approver] if there is one, otherwise park
-
-	// Skills are those in use by the run. The caller must set SkillTools to the tools that they allow,
-	// and add their text to History.
-	Skills []journal.Skill
-	// Listed are further skills that the run may read. They neither restrict nor grant tools.
-	Listed  []journal.Skill
-	Notices []toolcrib.Notice // notices for readers of its events from the start
+	Workspace string   // absolute
+	RunTools  []string // the agent's tools that this run may use
+	Approve   Approve  // if "", ask the [Options.Approver] if there is one, otherwise park
 
 	// ClientTools are carried out by the program that starts the run, which parks as waiting_for_tool
 	// until [Runner.GiveResults] has their results. Their Source and AnsweredBy are filled in. At most
 	// [MaxClientTools]; none may have the name of an offered tool.
 	ClientTools []toolcrib.Spec
 
-	// Given makes a run of one call without a model. Beside is the session in which a person made the
-	// call, if any.
-	Given  *toolcrib.ToolCall
-	Beside toolcrib.SessionID
+	Hosted
 }
 
 // Approve determines what happens to calls that need an approval.

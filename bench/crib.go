@@ -79,7 +79,8 @@ func (c *crib) run(ctx context.Context, model string, rounds int) (string, error
 			Price: toolcrib.Price{Input: 0.25, Output: 2, Known: true},
 		}},
 		Principal: toolcrib.Principal{User: "bench"},
-		Prompt:    prompt, Workspace: "/", Driver: "cli",
+		Prompt:    prompt, Workspace: "/",
+		Hosted: agent.Hosted{Driver: "cli"},
 	})
 	if err != nil {
 		return "", err

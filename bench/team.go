@@ -73,7 +73,8 @@ func (p *panel) ask(models, tools []string, most time.Duration) (*api.Report, *a
 		r.Agents = append(r.Agents, member(i))
 	}
 	return team.Run(context.Background(), p.options(models), agent.Task{
-		Principal: toolcrib.Principal{User: "bench"}, Workspace: "/", Driver: "cli",
+		Principal: toolcrib.Principal{User: "bench"}, Workspace: "/",
+		Hosted: agent.Hosted{Driver: "cli"},
 	}, r)
 }
 

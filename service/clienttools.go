@@ -53,11 +53,11 @@ func withClientTools(list []string, own []toolcrib.Spec) []string {
 func (s *Service) recorder() (*agent.Runner, error) {
 	s.Env.LearnSecrets()
 	return agent.New(agent.Options{
-		Journal: s.Env.Store, Contents: s.Env.Store, Mask: s.Env.Mask, NewID: s.ids.next,
-		Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
+		Journal: s.Env.Store, Contents: s.Env.Store, Mask: s.Env.Mask,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) {
 			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "this runner has no model")
 		},
+		Host: agent.Host{NewID: s.ids.next, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") }},
 	})
 }
 

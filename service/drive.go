@@ -282,15 +282,18 @@ func (d *drive) options() (agent.Options, error) {
 	o := agent.Options{
 		Retry:         &journal.Retry{First: retry.First.Std(), MaxElapsed: retry.MaxElapsed.Std(), Park: retry.Park.Std()},
 		ClientTimeout: c.Server.ClientToolTimeout.Std(),
-		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets, TreeUse: s.Env.Store.TreeUse,
+		FourEyes:      c.Approvals.FourEyes, Expires: s.expireAfter(), Ledger: budgets,
 		Memory: policy.Memory{Store: s.Env.Store},
 		Journal: s.observed(&beforeImages{
 			Journal: s.Env.Store, contents: s.Env.Store, mask: s.Env.Mask, workspace: d.workspace, wrote: d.wrote,
 		}),
-		Contents: s.Env.Store, Gate: d.gate, Mask: s.Env.Mask, Log: d.log, Worker: s.workerName(),
-		Version: version.Version(), NewID: d.newID, Agents: d.subAgent, Claim: d.claim, Models: s.Models.Opening(d.models),
-		Nested: d.nested, Hurry: d.front.Hurry, Buffers: d.front.Buffers,
-		Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
+		Contents: s.Env.Store, Gate: d.gate, Mask: s.Env.Mask, Log: d.log,
+		Agents: d.subAgent, Models: s.Models.Opening(d.models),
+		Host: agent.Host{
+			TreeUse: s.Env.Store.TreeUse, Worker: s.workerName(), Version: version.Version(), NewID: d.newID,
+			Claim: d.claim, Nested: d.nested, Hurry: d.front.Hurry, Buffers: d.front.Buffers,
+			Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
+		},
 	}
 	team.Join(&o, s.file, s.Policy.AnyHost())
 	if len(c.Approvals.Notify) > 0 {

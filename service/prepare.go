@@ -77,9 +77,12 @@ func (r *StartRequest) Explain() policy.ExplainRequest {
 // task returns the task of the request, with the parts that its client brings.
 func (r *StartRequest) task(s *Service) agent.Task {
 	t := agent.Task{
-		Prompt: r.Prompt, Files: r.Files, Given: r.Given, History: slices.Clip(r.Messages), FromClient: len(r.Messages) > 0,
-		HistoryFiles: r.MessageFiles, ClientTools: s.clientTools(r.ClientTools), Once: r.Once, Asked: r.Asked,
-		Compact: r.Compact, Taint: slices.Clone(r.Taint),
+		Prompt: r.Prompt, Files: r.Files, History: slices.Clip(r.Messages),
+		ClientTools: s.clientTools(r.ClientTools), Taint: slices.Clone(r.Taint),
+		Hosted: agent.Hosted{
+			Given: r.Given, FromClient: len(r.Messages) > 0, HistoryFiles: r.MessageFiles, Once: r.Once, Asked: r.Asked,
+			Compact: r.Compact,
+		},
 	}
 	if n := len(t.History); n > 0 && t.Prompt == "" && len(t.Files) == 0 && t.History[n-1].Role == toolcrib.RoleUser {
 		t.Prompt, t.History = t.History[n-1].Text(), t.History[:n-1:n-1]

@@ -243,7 +243,7 @@ func (p *Prepared) Again(ctx context.Context) (task agent.Task, err error) {
 	last := in[len(in)-1]
 	task = agent.Task{
 		Session: p.Session.Info.ID, Prompt: last.Text(), History: in[:len(in)-1], Taint: state.Start.Taint,
-		Canary: state.Start.Canary, Before: state.SessionUse(),
+		Hosted: agent.Hosted{Canary: state.Start.Canary, Before: state.SessionUse()},
 	}
 	if task.Ran, err = (&agent.Runner{Options: agent.Options{Journal: s.Env.Store}}).Ran(ctx, state); err != nil {
 		return task, err

@@ -68,8 +68,8 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 		return nil, task, err
 	}
 	task = agent.Task{
-		Once:      r.Once,
-		Principal: p.Who, Workspace: p.Workspace, Driver: s.Env.Driver, Approve: p.Approve, Notices: notices,
+		Principal: p.Who, Workspace: p.Workspace, Approve: p.Approve,
+		Hosted: agent.Hosted{Once: r.Once, Driver: s.Env.Driver, Notices: notices},
 	}
 	if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err

@@ -533,7 +533,8 @@ func TestConfer_InASession(t *testing.T) {
 	r := confer("a")
 	r.Question = "And then?"
 	report, next, err := team.Run(t.Context(), w.options(), agent.Task{
-		Principal: who, Workspace: "/", History: s.Messages, Canary: s.Start.Canary,
+		Principal: who, Workspace: "/", History: s.Messages,
+		Hosted: agent.Hosted{Canary: s.Start.Canary},
 	}, r)
 	if err != nil || len(report.Answers) != 1 || report.Answers[0].Response != "second" || next.Done == nil {
 		t.Fatalf("%+v, %v", report, err)
@@ -593,7 +594,7 @@ func cutAt(t *testing.T, n int, r team.Request, want *agent.State) (over bool) {
 	j := &cutJournal{Journal: w.journal}
 	j.left.Store(int64(n))
 	w.into = j
-	_, _, err := team.Run(t.Context(), w.options(), agent.Task{Principal: who, Workspace: "/", Driver: "cli"}, r)
+	_, _, err := team.Run(t.Context(), w.options(), agent.Task{Principal: who, Workspace: "/", Hosted: agent.Hosted{Driver: "cli"}}, r)
 	synctest.Wait() // a worker that was cut off may still ask
 	over = err == nil
 	var top toolcrib.RunID

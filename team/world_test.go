@@ -177,7 +177,8 @@ func (w *world) options() agent.Options {
 func (w *world) ask(r team.Request) (*api.Report, *agent.State) {
 	w.t.Helper()
 	report, s, err := team.Run(w.t.Context(), w.options(), agent.Task{
-		Principal: who, Workspace: "/", Driver: "cli", Session: w.session,
+		Principal: who, Workspace: "/", Session: w.session,
+		Hosted: agent.Hosted{Driver: "cli"},
 	}, r)
 	if err != nil {
 		w.t.Fatal(err)

@@ -79,7 +79,8 @@ func task(driver, workspace string) agent.Task {
 	return agent.Task{
 		Agent:     toolcrib.Agent{Name: "default", Model: "mock/rounds", System: system, Tools: []string{"update_plan"}},
 		Models:    []journal.ModelInfo{{Ref: "mock/rounds", Provider: "mock", ID: "rounds"}},
-		Principal: toolcrib.Principal{User: "admin"}, Prompt: prompt, Workspace: workspace, Driver: driver,
+		Principal: toolcrib.Principal{User: "admin"}, Prompt: prompt, Workspace: workspace,
 		Approve: agent.ApproveNone,
+		Hosted:  agent.Hosted{Driver: driver},
 	}
 }

@@ -156,7 +156,7 @@ func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCaus
 		return nil, err
 	}
 	options := agent.Options{
-		Journal: durable, Contents: durable, Gate: g, Clock: &clock{began: time.Now()}, Retry: retry(), Worker: "crash", Version: "test", Agents: sc.agent,
+		Journal: durable, Contents: durable, Gate: g, Retry: retry(), Agents: sc.agent,
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) {
 			var model toolcrib.Model
 			model, err := script.New(script.Options{Bytes: []byte(sc.scriptOf(m.ID))})
@@ -168,6 +168,7 @@ func (o *order) runner(sc *Scenario, st *synced, d *dead, end context.CancelCaus
 			}
 			return &counted{Model: model, dir: o.Dir, name: m.ID}, err
 		},
+		Host: agent.Host{Clock: &clock{began: time.Now()}, Worker: "crash", Version: "test"},
 	}
 	if sc.approve == agent.ApproveAsk {
 		options.Approver = terminal{}

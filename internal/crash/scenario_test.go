@@ -246,7 +246,8 @@ func (sc *Scenario) task(dir string) agent.Task {
 		},
 		Models:    []journal.ModelInfo{{Ref: "script/" + firstModel, Provider: "script", ID: firstModel, Price: price}},
 		Principal: toolcrib.Principal{User: "local:test", Admin: true},
-		Prompt:    "go", Workspace: filepath.Join(dir, workspace), Driver: "cli", Approve: sc.approve,
+		Prompt:    "go", Workspace: filepath.Join(dir, workspace), Approve: sc.approve,
+		Hosted: agent.Hosted{Driver: "cli"},
 	}
 	if sc.second != "" {
 		t.Models = append(t.Models, journal.ModelInfo{Ref: "script/" + secondModel, Provider: "script", ID: secondModel, Price: price})

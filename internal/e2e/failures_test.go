@@ -56,9 +56,10 @@ func (f failing) run(t *testing.T) {
 	models := map[string]toolcrib.Model{"p": model, "q": second}
 	memory, tools := &inmemory.Journal{}, &shelf{}
 	r, err := agent.New(agent.Options{
-		Journal: memory, Contents: memory, Worker: "e2e",
+		Journal: memory, Contents: memory,
 		Gate:   newGate(t, gate.Options{Tools: tools.tools(), Confirm: gate.ConfirmNever}),
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) { return models[m.Provider], nil },
+		Host:   agent.Host{Worker: "e2e"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,8 @@ func (f failing) run(t *testing.T) {
 		// transcript for an earlier turn.
 		Agent:     toolcrib.Agent{Name: "default", Model: "p/model-a", ContextStrategy: core.ContextFail},
 		Models:    []journal.ModelInfo{f.s.info("p")},
-		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "How is it?", Workspace: "/", Driver: "cli",
+		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "How is it?", Workspace: "/",
+		Hosted: agent.Hosted{Driver: "cli"},
 	}
 	if f.fallback {
 		task.Agent.Fallback = []string{"q/model-a"}

@@ -215,7 +215,8 @@ func (x *exposed) run(t *testing.T, s source, n int, change func(*agent.Task), m
 	task := agent.Task{
 		Agent:     toolcrib.Agent{Name: "default", Model: "p/model-a", Limits: toolcrib.Limits{MaxIterations: 6}},
 		Models:    []journal.ModelInfo{subject{}.info("p")},
-		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "Read it.", Workspace: x.dir, Driver: "cli",
+		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "Read it.", Workspace: x.dir,
+		Hosted: agent.Hosted{Driver: "cli"},
 	}
 	if change != nil {
 		change(&task)

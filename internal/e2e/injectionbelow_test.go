@@ -75,7 +75,8 @@ func (x *exposed) runBelow(t *testing.T, s source, n int, b below, change func(*
 		task := agent.Task{
 			Agent:     toolcrib.Agent{Name: name, Model: provider + "/model-a", Limits: limits},
 			Models:    []journal.ModelInfo{subject{}.info(provider)},
-			Principal: toolcrib.Principal{User: "local:test", Admin: true}, Workspace: x.dir, Driver: "cli",
+			Principal: toolcrib.Principal{User: "local:test", Admin: true}, Workspace: x.dir,
+			Hosted: agent.Hosted{Driver: "cli"},
 		}
 		if change != nil {
 			change(&task)

@@ -119,8 +119,9 @@ func newGate(t testing.TB, o gate.Options) *gate.Gate {
 func newRunner(t testing.TB, s *sqlite.Store, g *gate.Gate, models map[string]toolcrib.Model) *agent.Runner {
 	t.Helper()
 	r, err := agent.New(agent.Options{
-		Journal: s, Contents: s, Gate: g, Clock: impatient{}, Worker: "e2e",
+		Journal: s, Contents: s, Gate: g,
 		Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) { return models[m.Provider], nil },
+		Host:   agent.Host{Clock: impatient{}, Worker: "e2e"},
 	})
 	if err != nil {
 		t.Fatal(err)

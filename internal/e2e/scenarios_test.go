@@ -246,7 +246,8 @@ func play(t *testing.T, store *sqlite.Store, k scenario, s subject, onePiece boo
 		Agent:     toolcrib.Agent{Name: "default", Model: "p/model-a", System: "You are a test."},
 		Models:    []journal.ModelInfo{s.info("p")},
 		Principal: toolcrib.Principal{User: "local:test", Admin: true}, Prompt: "How is it?",
-		Workspace: t.TempDir(), Driver: "cli",
+		Workspace: t.TempDir(),
+		Hosted:    agent.Hosted{Driver: "cli"},
 	}
 	if k.task != nil {
 		k.task(&task)

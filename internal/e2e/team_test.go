@@ -94,11 +94,12 @@ func TestTeam(t *testing.T) {
 					}},
 				}, verify.New(verify.Options{Fetch: "fetch"})...)
 				o := agent.Options{
-					Journal: kept, Contents: kept, Gate: newGate(t, gate.Options{Tools: tools}), Clock: impatient{},
+					Journal: kept, Contents: kept, Gate: newGate(t, gate.Options{Tools: tools}),
 					Models: func(_ context.Context, m journal.ModelInfo) (toolcrib.Model, error) { return models[m.Provider], nil },
 					Agents: func(_ context.Context, _ toolcrib.Principal, name, _ string) (agent.Task, error) {
 						return agent.Task{Agent: toolcrib.Agent{Name: name, Model: name}, Models: []journal.ModelInfo{s.info(name)}}, nil
 					},
+					Host: agent.Host{Clock: impatient{}},
 				}
 				report, state, err := team.Run(t.Context(), o, agent.Task{Principal: toolcrib.Principal{User: "ann"}, Workspace: "/"}, story.ask)
 				if err != nil {

@@ -66,7 +66,8 @@ func (l *loop) run(t *testing.T) *agent.State {
 		Agent:     toolcrib.Agent{Name: "default", Model: "fake/one", System: "You are a test.", Limits: l.limits, ToolChoice: l.choice},
 		Models:    []journal.ModelInfo{{Ref: "fake/one", Provider: "fake", ID: "one", Tools: "text", Price: toolcrib.Price{Known: true}}},
 		Principal: toolcrib.Principal{User: "local:test", Admin: true},
-		Prompt:    "go", Workspace: "/nowhere", Driver: "cli", Approve: agent.ApproveDeny,
+		Prompt:    "go", Workspace: "/nowhere", Approve: agent.ApproveDeny,
+		Hosted: agent.Hosted{Driver: "cli"},
 	})
 	if err != nil {
 		t.Fatal(err)

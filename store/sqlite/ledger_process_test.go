@@ -57,7 +57,8 @@ func drive(ctx context.Context, s *sqlite.Store, name string) (sent int, err err
 			end, errs[i] = runner.Run(ctx, agent.Task{
 				Agent:  toolcrib.Agent{Name: name, Model: "demo/one", Limits: toolcrib.DefaultLimits()},
 				Models: []journal.ModelInfo{{Ref: "demo/one", Provider: "demo", ID: "one"}}, Principal: toolcrib.Principal{User: "ann", Admin: true},
-				Prompt: fmt.Sprint(name, i), Workspace: "/nowhere", Driver: "cli",
+				Prompt: fmt.Sprint(name, i), Workspace: "/nowhere",
+				Hosted: agent.Hosted{Driver: "cli"},
 			})
 			if errs[i] == nil && end.Done.StopReason != toolcrib.StopBudgetExhausted && end.Done.StopReason != toolcrib.StopCompleted {
 				errs[i] = fmt.Errorf("run %d: %s", i, end.Done.StopReason)
