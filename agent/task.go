@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,11 +26,11 @@ type Task struct {
 
 	Prompt string
 	Files  []toolcrib.OutputFile // attached to the prompt: at most 16, each at most MaxFileBytes
-	// History is what was said before the prompt, a valid transcript: such as Messages of the [State] of the
-	// run before. Session is the conversation of which both runs are part.
+	// History is what was said before the prompt, a valid transcript, and Taint are the sources of untrusted data
+	// in it. [Task.After] sets both.
 	History []toolcrib.Message
-	Session toolcrib.SessionID
-	Taint   []string // sources of untrusted data in History
+	Taint   []string
+	Session toolcrib.SessionID // the conversation of which the run is part; "" means none
 
 	Workspace string   // absolute
 	RunTools  []string // the agent's tools that this run may use
@@ -41,6 +42,18 @@ type Task struct {
 	ClientTools []toolcrib.Spec
 
 	Hosted
+}
+
+// After makes the task the next one of a conversation: its run has the transcript of the run s, and what that has
+// read of untrusted data still applies.
+func (t *Task) After(s *State) {
+	t.History, t.Canary, t.Before = s.Messages, s.Start.Canary, s.SessionUse()
+	t.Session = cmp.Or(t.Session, s.Start.Session)
+	for _, source := range s.Taint {
+		if !slices.Contains(t.Taint, source) {
+			t.Taint = append(t.Taint, source)
+		}
+	}
 }
 
 // Approve determines what happens to calls that need an approval.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -182,12 +181,7 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	if err != nil {
 		return err
 	}
-	task.History, task.Canary, task.Before = state.Messages, state.Start.Canary, state.SessionUse()
-	for _, source := range state.Taint {
-		if !slices.Contains(task.Taint, source) {
-			task.Taint = append(task.Taint, source)
-		}
-	}
+	task.After(state)
 	return nil
 }
 
