@@ -11,7 +11,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool"
 )
@@ -31,10 +30,10 @@ type store interface {
 // newCrib returns toolcrib's loop over a model at url. If called is not nil, it is called for each
 // tool call.
 func newCrib(url string, stream bool, s store, stop func() error, called func()) (*crib, error) {
-	model, err := openai.New(openai.Options{Options: wire.Options{
+	model, err := openai.New(openai.Options{
 		BaseURL: url, APIKey: "key", Proxy: "none",
 		NoStream: !stream,
-	}})
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/verify"
@@ -101,9 +100,9 @@ func (p *panel) alone(model string, tools []string) error {
 // teams measures ten agents on one question, compared with one agent alone, and a panel of fifty whose
 // agents are cut, slow, busy and silent.
 func teams(url string, runs int) error {
-	model, err := openai.New(openai.Options{Options: wire.Options{
+	model, err := openai.New(openai.Options{
 		BaseURL: url, APIKey: "key", Proxy: "none", NoStream: true,
-	}})
+	})
 	if err != nil {
 		return err
 	}

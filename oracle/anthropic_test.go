@@ -17,7 +17,7 @@ import (
 
 func anthropicModel(t *testing.T, o wire.Options) toolcrib.Model {
 	t.Helper()
-	m, err := anthropic.New(anthropic.Options{Options: o})
+	m, err := anthropic.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func geminiModel(t *testing.T, o wire.Options) toolcrib.Model {
 	t.Helper()
-	m, err := gemini.New(gemini.Options{Options: o})
+	m, err := gemini.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func ourModel(t *testing.T, d modeltest.Dialect, o wire.Options) toolcrib.Model 
 	if d == modeltest.Gemini {
 		return geminiModel(t, o)
 	}
-	m, err := openai.New(openai.Options{Options: o})
+	m, err := openai.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,8 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		{
 			modeltest.OpenAI,
 			func(o wire.Options) (toolcrib.Model, error) {
-				return ouropenai.New(ouropenai.Options{Options: o, API: ouropenai.APIChat})
+				o.API = ouropenai.APIChat
+				return ouropenai.New(o)
 			},
 			func() any { return new(openai.ChatCompletionNewParams) },
 			[]string{"stream"},
@@ -80,7 +81,7 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		},
 		{
 			modeltest.LlamaCpp,
-			func(o wire.Options) (toolcrib.Model, error) { return llamacpp.New(llamacpp.Options{Options: o}) },
+			func(o wire.Options) (toolcrib.Model, error) { return llamacpp.New(o) },
 			func() any { return new(openai.ChatCompletionNewParams) },
 			[]string{"stream", "chat_template_kwargs", "cache_prompt", "top_k", "min_p"},
 			[]string{"model-a"},
@@ -88,7 +89,8 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		{
 			modeltest.Responses,
 			func(o wire.Options) (toolcrib.Model, error) {
-				return ouropenai.New(ouropenai.Options{Options: o, API: ouropenai.APIResponses})
+				o.API = ouropenai.APIResponses
+				return ouropenai.New(o)
 			},
 			func() any { return new(responses.ResponseNewParams) },
 			[]string{"stream"},
@@ -97,7 +99,7 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		{
 			modeltest.Anthropic,
 			func(o wire.Options) (toolcrib.Model, error) {
-				return ouranthropic.New(ouranthropic.Options{Options: o})
+				return ouranthropic.New(o)
 			},
 			func() any { return new(anthropic.MessageNewParams) },
 			[]string{"stream"},
@@ -105,13 +107,13 @@ func TestRequests_AsTheLibrariesReadThem(t *testing.T) {
 		},
 		{
 			modeltest.Gemini,
-			func(o wire.Options) (toolcrib.Model, error) { return ourgemini.New(ourgemini.Options{Options: o}) },
+			func(o wire.Options) (toolcrib.Model, error) { return ourgemini.New(o) },
 			func() any { return new(geminiRequest) }, nil,
 			[]string{"gemini-3.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"},
 		},
 		{
 			modeltest.Ollama,
-			func(o wire.Options) (toolcrib.Model, error) { return ourollama.New(ourollama.Options{Options: o}) },
+			func(o wire.Options) (toolcrib.Model, error) { return ourollama.New(o) },
 			func() any { return new(api.ChatRequest) }, nil,
 			[]string{"model-a"},
 		},

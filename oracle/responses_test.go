@@ -18,7 +18,8 @@ import (
 
 func responsesModel(t *testing.T, o wire.Options) toolcrib.Model {
 	t.Helper()
-	m, err := openai.New(openai.Options{API: openai.APIResponses, Options: o})
+	o.API = openai.APIResponses
+	m, err := openai.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

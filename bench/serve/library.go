@@ -12,7 +12,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/plan"
 )
@@ -67,7 +66,7 @@ func library(dir, url string) error {
 
 // runnerOn makes a runner with the tool and the model that the server has.
 func runnerOn(s *sqlite.Store, url string) (*agent.Runner, error) {
-	model, err := openai.New(openai.Options{Options: wire.Options{BaseURL: url, APIKey: "none", Proxy: "none"}})
+	model, err := openai.New(openai.Options{BaseURL: url, APIKey: "none", Proxy: "none"})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/script"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/tool"
 )
 
@@ -64,7 +63,7 @@ func run(ctx context.Context, out io.Writer, id, prompt string) error {
 // open returns a model of OpenAI if there is a key, otherwise a script.
 func open() (toolcrib.Model, error) {
 	if key := os.Getenv("OPENAI_API_KEY"); key != "" {
-		return openai.New(openai.Options{Options: wire.Options{APIKey: key}})
+		return openai.New(openai.Options{APIKey: key})
 	}
 	return script.New(script.Options{Bytes: []byte(`
 - tool_calls:

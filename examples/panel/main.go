@@ -17,7 +17,6 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/script"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/team"
 	"github.com/toolcrib/toolcrib/tool/spawn"
 	"github.com/toolcrib/toolcrib/tool/verify"
@@ -96,7 +95,7 @@ func run(ctx context.Context, out io.Writer, id, question string) error {
 // open returns a model of OpenAI if there is a key, otherwise the script of the agent.
 func open(name string) (toolcrib.Model, error) {
 	if key := os.Getenv("OPENAI_API_KEY"); key != "" {
-		return openai.New(openai.Options{Options: wire.Options{APIKey: key}})
+		return openai.New(openai.Options{APIKey: key})
 	}
 	return script.New(script.Options{Bytes: []byte(members[name].script)})
 }

@@ -35,24 +35,26 @@ type subject struct {
 // subjects returns all adapters; script has no server, and texttag uses one of the others.
 func subjects() []subject {
 	chat := func(o wire.Options) (toolcrib.Model, error) {
-		return openai.New(openai.Options{Options: o, API: openai.APIChat})
+		o.API = openai.APIChat
+		return openai.New(o)
 	}
 	return []subject{
 		{"openai chat", modeltest.OpenAI, false, chat},
 		{"openai responses", modeltest.Responses, false, func(o wire.Options) (toolcrib.Model, error) {
-			return openai.New(openai.Options{Options: o, API: openai.APIResponses})
+			o.API = openai.APIResponses
+			return openai.New(o)
 		}},
 		{"anthropic", modeltest.Anthropic, false, func(o wire.Options) (toolcrib.Model, error) {
-			return anthropic.New(anthropic.Options{Options: o})
+			return anthropic.New(o)
 		}},
 		{"gemini", modeltest.Gemini, false, func(o wire.Options) (toolcrib.Model, error) {
-			return gemini.New(gemini.Options{Options: o})
+			return gemini.New(o)
 		}},
 		{"ollama", modeltest.Ollama, false, func(o wire.Options) (toolcrib.Model, error) {
-			return ollama.New(ollama.Options{Options: o})
+			return ollama.New(o)
 		}},
 		{"llamacpp", modeltest.LlamaCpp, false, func(o wire.Options) (toolcrib.Model, error) {
-			return llamacpp.New(llamacpp.Options{Options: o})
+			return llamacpp.New(o)
 		}},
 		{"texttag", modeltest.OpenAI, true, func(o wire.Options) (toolcrib.Model, error) {
 			m, err := chat(o)

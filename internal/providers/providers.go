@@ -21,11 +21,10 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// Settings are the options for opening an adapter: those that all HTTP APIs share, and the keys that
-// only some types have.
+// Settings are the options for opening an adapter: those of the HTTP APIs, and the key that only
+// scripts have.
 type Settings struct {
 	wire.Options
-	API  string // API of an OpenAI-compatible server
 	File string // file with replies to play
 }
 
@@ -67,30 +66,30 @@ var all = sync.OnceValue(func() []Type {
 			Name: "openai", KeyVariable: "OPENAI_API_KEY", AddressVariable: "OPENAI_BASE_URL",
 			DefaultModel: "gpt-5-mini", Rank: 2, HasAPI: true, HasReasoning: true,
 			New: func(s Settings) (toolcrib.Model, error) {
-				return openai.New(openai.Options{Options: s.Options, API: s.API})
+				return openai.New(s.Options)
 			},
 		},
 		{
 			Name: "anthropic", KeyVariable: "ANTHROPIC_API_KEY", AddressVariable: "ANTHROPIC_BASE_URL",
 			DefaultModel: "claude-haiku-4-5", Rank: 1,
 			New: func(s Settings) (toolcrib.Model, error) {
-				return anthropic.New(anthropic.Options{Options: s.Options})
+				return anthropic.New(s.Options)
 			},
 		},
 		{
 			Name: "gemini", KeyVariable: "GEMINI_API_KEY", AddressVariable: "GEMINI_BASE_URL",
 			DefaultModel: "gemini-2.5-flash", Rank: 3,
-			New: func(s Settings) (toolcrib.Model, error) { return gemini.New(gemini.Options{Options: s.Options}) },
+			New: func(s Settings) (toolcrib.Model, error) { return gemini.New(s.Options) },
 		},
 		{
 			Name: "ollama", AddressVariable: "OLLAMA_HOST", ParseAddress: ollamaHost, OwnMachine: true, Start: "ollama serve",
 			HasReasoning: true,
-			New:          func(s Settings) (toolcrib.Model, error) { return ollama.New(ollama.Options{Options: s.Options}) },
+			New:          func(s Settings) (toolcrib.Model, error) { return ollama.New(s.Options) },
 		},
 		{
 			Name: "llamacpp", OwnMachine: true, Start: "llama-server --jinja -m MODEL.gguf", HasReasoning: true,
 			New: func(s Settings) (toolcrib.Model, error) {
-				return llamacpp.New(llamacpp.Options{Options: s.Options})
+				return llamacpp.New(s.Options)
 			},
 		},
 		{Name: "bus", NeedsEntry: true},

@@ -19,21 +19,23 @@ import (
 // An adapter and the API of Ollama that it speaks.
 var adapters = map[string]func(wire.Options) (toolcrib.Model, error){
 	"api/chat": func(o wire.Options) (toolcrib.Model, error) {
-		return ollama.New(ollama.Options{Options: o})
+		return ollama.New(o)
 	},
 	"v1/chat/completions": func(o wire.Options) (toolcrib.Model, error) {
 		o.BaseURL += "/v1"
-		return openai.New(openai.Options{Options: o, API: openai.APIChat})
+		o.API = openai.APIChat
+		return openai.New(o)
 	},
 	"v1/responses": func(o wire.Options) (toolcrib.Model, error) {
 		o.BaseURL += "/v1"
-		return openai.New(openai.Options{Options: o, API: openai.APIResponses})
+		o.API = openai.APIResponses
+		return openai.New(o)
 	},
 	"v1/messages": func(o wire.Options) (toolcrib.Model, error) {
-		return anthropic.New(anthropic.Options{Options: o})
+		return anthropic.New(o)
 	},
 	"v1/chat/completions, as llama.cpp": func(o wire.Options) (toolcrib.Model, error) {
-		return llamacpp.New(llamacpp.Options{Options: o})
+		return llamacpp.New(o)
 	},
 }
 

@@ -28,10 +28,8 @@ const Version = "2023-06-01"
 // reasoning counts as output.
 const DefaultMaxTokens = 8192
 
-// Options are the options of [New]. The zero value is useful.
-type Options struct {
-	wire.Options
-}
+// Options are the options of [New], the same for all providers: [wire.Options]. The zero value is useful.
+type Options = wire.Options
 
 // Model is a [toolcrib.Model] over the Messages API. It is safe for concurrent use
 // and has no state of a run.
@@ -51,7 +49,7 @@ func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "anthropic"
 	}
-	client, err := wire.NewClient(o.Options, DefaultBaseURL, func(h http.Header, key string) {
+	client, err := wire.NewClient(o, DefaultBaseURL, func(h http.Header, key string) {
 		h.Set("Anthropic-Version", Version)
 		if key != "" {
 			h.Set("X-Api-Key", key)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -84,7 +83,7 @@ func TestFiles(t *testing.T) {
 
 func TestFiles_ContextEnds(t *testing.T) {
 	r := &recorder{}
-	m, err := anthropic.New(anthropic.Options{Options: wire.Options{Transport: r}})
+	m, err := anthropic.New(anthropic.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +111,7 @@ func TestFiles_ContextEnds(t *testing.T) {
 func TestCacheMarks(t *testing.T) {
 	const mark = `,"cache_control":{"type":"ephemeral"}}`
 	r := &recorder{}
-	m, err := anthropic.New(anthropic.Options{Options: wire.Options{Transport: r}})
+	m, err := anthropic.New(anthropic.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -37,7 +36,7 @@ func FuzzReply(f *testing.F) {
 		if stream {
 			r.kind = "text/event-stream"
 		}
-		m, err := anthropic.New(anthropic.Options{Options: wire.Options{Transport: r}})
+		m, err := anthropic.New(anthropic.Options{Transport: r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -65,7 +64,7 @@ func ptr[T any](v T) *T { return &v }
 func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 	req := modeltest.Request("question")
 	req.System, req.Temperature = "You are careful.", ptr(0.25)
-	r, reply := send(t, anthropic.Options{Options: wire.Options{APIKey: "key-1"}}, req)
+	r, reply := send(t, anthropic.Options{APIKey: "key-1"}, req)
 	if r.url != "https://api.anthropic.com/v1/messages" {
 		t.Errorf("url %s", r.url)
 	}
@@ -83,7 +82,7 @@ func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 		t.Errorf("request ID %q", reply.Finish.RequestID)
 	}
 	for _, base := range []string{"https://x.example", "https://x.example/", "https://x.example/v1", "https://x.example/v1/"} {
-		if r, _ := send(t, anthropic.Options{Options: wire.Options{BaseURL: base}}, req); r.url != "https://x.example/v1/messages" {
+		if r, _ := send(t, anthropic.Options{BaseURL: base}, req); r.url != "https://x.example/v1/messages" {
 			t.Errorf("%s: url %s", base, r.url)
 		}
 	}
@@ -121,7 +120,7 @@ func TestN12_ToolTurns(t *testing.T) {
 // stays where it was.
 func TestCacheMarksMove(t *testing.T) {
 	r := &recorder{}
-	m, err := anthropic.New(anthropic.Options{Options: wire.Options{Transport: r}})
+	m, err := anthropic.New(anthropic.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +204,7 @@ func TestForcedToolWhereItIsRefused(t *testing.T) {
 		reply.Finish.Notices[0].Code != "parameter_ignored" {
 		t.Errorf("body %s, notices %v", r.body, reply.Finish.Notices)
 	}
-	r, _ = send(t, anthropic.Options{Options: wire.Options{BaseURL: "https://gateway.example"}}, req)
+	r, _ = send(t, anthropic.Options{BaseURL: "https://gateway.example"}, req)
 	if got := string(r.fields(t)["tool_choice"]); got != `{"type":"any"}` {
 		t.Errorf("elsewhere it is sent as asked: %s", got)
 	}

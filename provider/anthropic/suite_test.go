@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T, target modeltest.Target) *anthropic.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := anthropic.New(anthropic.Options{Options: target})
+	m, err := anthropic.New(target)
 	return modeltest.Opened(t, m, err)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/gemini"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -53,7 +52,7 @@ func BenchmarkStream(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchTokens, "ns/token")
 	}
 	b.Run("toolcrib", func(b *testing.B) {
-		m, err := gemini.New(gemini.Options{Options: wire.Options{Transport: stored{body}}})
+		m, err := gemini.New(gemini.Options{Transport: stored{body}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -153,7 +152,7 @@ func handRead(b *testing.B, body []byte) (calls int) {
 // The memory for each token stays small, which matters most in a stream of many
 // chunks.
 func TestAllocationsPerToken(t *testing.T) {
-	m, err := gemini.New(gemini.Options{Options: wire.Options{Transport: stored{benchStream()}}})
+	m, err := gemini.New(gemini.Options{Transport: stored{benchStream()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,8 @@ const DefaultBaseURL = "https://generativelanguage.googleapis.com"
 // URL has another.
 const Version = "v1beta"
 
-// Options are the options of [New]. The zero value is useful.
-type Options struct {
-	wire.Options
-}
+// Options are the options of [New], the same for all providers: [wire.Options]. The zero value is useful.
+type Options = wire.Options
 
 // Model is a [toolcrib.Model] over generateContent. It is safe for concurrent use
 // and has no state of a run.
@@ -52,7 +50,7 @@ func New(o Options) (*Model, error) {
 	if o.Name == "" {
 		o.Name = "gemini"
 	}
-	client, err := wire.NewClient(o.Options, DefaultBaseURL, func(h http.Header, key string) {
+	client, err := wire.NewClient(o, DefaultBaseURL, func(h http.Header, key string) {
 		if key != "" {
 			h.Set("X-Goog-Api-Key", key)
 		}

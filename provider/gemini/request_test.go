@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/gemini"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -86,7 +85,7 @@ func codes(r toolcrib.Reply) (list []string) {
 func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 	req := modeltest.Request("question")
 	req.Model, req.System, req.Temperature, req.MaxOutputTokens = "gemini-2.5-flash", "You are careful.", ptr(0.25), 99
-	r, reply := send(t, gemini.Options{Options: wire.Options{APIKey: "key-1", Headers: map[string]string{"x-team": "blue"}}}, req)
+	r, reply := send(t, gemini.Options{APIKey: "key-1", Headers: map[string]string{"x-team": "blue"}}, req)
 	if want := "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"; r.url != want {
 		t.Errorf("url %s, want %s", r.url, want)
 	}
@@ -110,14 +109,14 @@ func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 		"https://x.example/v1alpha?k=v1": "https://x.example/v1alpha/models/m:generateContent?k=v1",
 	} {
 		req.Model = "m"
-		if r, _ := send(t, gemini.Options{Options: wire.Options{BaseURL: base, NoStream: true}}, req); r.url != want {
+		if r, _ := send(t, gemini.Options{BaseURL: base, NoStream: true}, req); r.url != want {
 			t.Errorf("%s: url %s", base, r.url)
 		}
 	}
 }
 
 func TestModelNames(t *testing.T) {
-	m, err := gemini.New(gemini.Options{Options: wire.Options{Transport: &recorder{}}})
+	m, err := gemini.New(gemini.Options{Transport: &recorder{}})
 	if err != nil {
 		t.Fatal(err)
 	}

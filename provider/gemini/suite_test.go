@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T, target modeltest.Target) *gemini.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := gemini.New(gemini.Options{Options: target})
+	m, err := gemini.New(target)
 	return modeltest.Opened(t, m, err)
 }
 

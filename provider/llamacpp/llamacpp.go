@@ -28,10 +28,8 @@ import (
 // DefaultBaseURL is the default address of llama-server.
 const DefaultBaseURL = "http://localhost:8080/v1"
 
-// Options are the options of [New]. The zero value of every field is useful.
-type Options struct {
-	wire.Options
-}
+// Options are the options of [New], the same for all providers: [wire.Options]. The zero value is useful.
+type Options = wire.Options
 
 // Model is a [toolcrib.Model] over llama-server. It is safe for concurrent use
 // and has no state of a run.
@@ -59,11 +57,12 @@ func New(o Options) (*Model, error) {
 	if _, rest, ok := strings.Cut(root, "://"); ok && root == o.BaseURL && !strings.Contains(rest, "/") {
 		o.BaseURL += "/v1"
 	}
-	chat, err := openai.New(openai.Options{Options: o.Options, MaxTokens: true})
+	o.API, o.MaxTokens = openai.APIChat, true
+	chat, err := openai.New(o)
 	if err != nil {
 		return nil, err
 	}
-	beside := o.Options
+	beside := o
 	beside.BaseURL = root
 	client, err := wire.NewClient(beside, root, wire.Bearer)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/llamacpp"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -47,7 +46,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 func send(t *testing.T, base string, props string, req *toolcrib.Request) *recorder {
 	t.Helper()
 	r := &recorder{props: props}
-	m, err := llamacpp.New(llamacpp.Options{Options: wire.Options{BaseURL: base, Transport: r}})
+	m, err := llamacpp.New(llamacpp.Options{BaseURL: base, Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +137,7 @@ func TestH13_NamedTool(t *testing.T) {
 // its tools again.
 func TestH13_ChoiceLeavesNoTrace(t *testing.T) {
 	r := &recorder{}
-	m, err := llamacpp.New(llamacpp.Options{Options: wire.Options{Transport: r}})
+	m, err := llamacpp.New(llamacpp.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ func TestExtra_Errors(t *testing.T) {
 	for _, bad := range []string{`[1]`, `{"a":`, `"x"`} {
 		req := withTools()
 		req.Extra = json.RawMessage(bad)
-		m, err := llamacpp.New(llamacpp.Options{Options: wire.Options{Transport: &recorder{}}})
+		m, err := llamacpp.New(llamacpp.Options{Transport: &recorder{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T, target modeltest.Target) *llamacpp.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := llamacpp.New(llamacpp.Options{Options: target})
+	m, err := llamacpp.New(target)
 	return modeltest.Opened(t, m, err)
 }
 

@@ -26,10 +26,8 @@ import (
 // DefaultBaseURL is the default address of Ollama.
 const DefaultBaseURL = "http://localhost:11434"
 
-// Options are the options of [New]. The zero value of every field is useful.
-type Options struct {
-	wire.Options
-}
+// Options are the options of [New], the same for all providers: [wire.Options]. The zero value is useful.
+type Options = wire.Options
 
 // Model is a [toolcrib.Model] over Ollama's chat API. It is safe for concurrent use
 // and has no state of a run.
@@ -51,7 +49,7 @@ func New(o Options) (*Model, error) {
 		o.Name = "ollama"
 	}
 	o.BaseURL = root(o.BaseURL)
-	client, err := wire.NewClient(o.Options, DefaultBaseURL, func(h http.Header, key string) {
+	client, err := wire.NewClient(o, DefaultBaseURL, func(h http.Header, key string) {
 		h.Set("Accept", "application/x-ndjson, application/json")
 		wire.Bearer(h, key)
 	})

@@ -61,7 +61,7 @@ func send(t *testing.T, o wire.Options, show string, req *toolcrib.Request) (*re
 	t.Helper()
 	r := &recorder{show: show}
 	o.Transport = r
-	m, err := ollama.New(ollama.Options{Options: o})
+	m, err := ollama.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestH13_ToolChoice(t *testing.T) {
 // it are those of a request without one.
 func TestH13_ChoiceLeavesNoTrace(t *testing.T) {
 	r := &recorder{}
-	m, err := ollama.New(ollama.Options{Options: wire.Options{Transport: r}})
+	m, err := ollama.New(ollama.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}

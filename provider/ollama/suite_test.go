@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, target modeltest.Target) *ollama.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := ollama.New(ollama.Options{Options: target})
+	m, err := ollama.New(target)
 	return modeltest.Opened(t, m, err)
 }
 

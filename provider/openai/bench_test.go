@@ -13,7 +13,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -51,7 +50,7 @@ func BenchmarkConversation(b *testing.B) {
 	for _, stream := range []bool{false, true} {
 		for _, rounds := range []int{5, 50} {
 			b.Run(fmt.Sprintf("stream=%t/rounds=%d/toolcrib", stream, rounds), func(b *testing.B) {
-				m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: benchServer(b, stream), NoStream: !stream}})
+				m, err := openai.New(openai.Options{BaseURL: benchServer(b, stream), NoStream: !stream})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -52,7 +51,7 @@ func TestFiles(t *testing.T) {
 		{"http://localhost:1234/v1", `[file a.pdf, application/pdf]"}]},`},
 	}
 	for _, tt := range tests {
-		r, reply := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host}}, withFiles())
+		r, reply := send(t, openai.Options{BaseURL: tt.host}, withFiles())
 		want := `[{"role":"user","content":[{"type":"text","text":"see"},` + image + `,{"type":"text","text":"and[file sheet.xls, application/vnd.ms-excel]` + tt.pdf +
 			`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
 			`{"role":"tool","tool_call_id":"c1","content":"shot\n[file b.png, image/png: it follows the results]\n[file gone.png, image/png]"},` +
@@ -88,7 +87,7 @@ func TestFiles_NoneTaken(t *testing.T) {
 // A request that ends while a file is read leaves nothing behind.
 func TestFiles_ContextEnds(t *testing.T) {
 	r := &recorder{}
-	m, err := openai.New(openai.Options{Options: wire.Options{Transport: r}})
+	m, err := openai.New(openai.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -40,7 +39,7 @@ func fuzzReplies(f *testing.F, api string, dialect modeltest.Dialect, check func
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, kind := range []string{"text/event-stream", "application/json"} {
-			m, err := openai.New(openai.Options{API: api, Options: wire.Options{BaseURL: "http://model.test/v1", MaxReplyBytes: 1 << 20, Transport: served{kind, body}}})
+			m, err := openai.New(openai.Options{API: api, BaseURL: "http://model.test/v1", MaxReplyBytes: 1 << 20, Transport: served{kind, body}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +75,7 @@ func next(t *testing.T, api string, reply toolcrib.Reply, check func([]byte) err
 	}
 	req.Messages = append(req.Messages, reply.Message, results, toolcrib.TextMessage(toolcrib.RoleUser, "go on"))
 	r := &either{}
-	m, err := openai.New(openai.Options{API: api, Options: wire.Options{BaseURL: "http://model.test/v1", Transport: r}})
+	m, err := openai.New(openai.Options{API: api, BaseURL: "http://model.test/v1", Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}

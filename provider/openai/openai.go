@@ -27,26 +27,16 @@ import (
 // DefaultBaseURL is the base URL of OpenAI's API.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// Values of [Options.API].
+// Values of API in [Options]. If it is "", it is the Responses API on OpenAI's own host and Azure's v1
+// (base_url ending in /openai/v1) for the models that need it, by name, else Chat Completions. Azure's models
+// must be deployed under their own names for that.
 const (
 	APIChat      = "chat"      // Chat Completions
 	APIResponses = "responses" // Responses
 )
 
-// Options are the options of [New]: the location of the API, and how it differs from OpenAI's.
-// The zero value of every field is useful.
-type Options struct {
-	wire.Options
-
-	// API selects the API: APIChat or APIResponses. If "", it is the Responses API on
-	// OpenAI's own host and Azure's v1 (base_url ending in /openai/v1) for the
-	// models that need it, by name, else Chat Completions. Azure's models must be
-	// deployed under their own names for that.
-	API string
-
-	// MaxTokens sends the bound of the output as max_tokens for all models.
-	MaxTokens bool
-}
+// Options are the options of [New], the same for all providers: [wire.Options]. The zero value is useful.
+type Options = wire.Options
 
 // Model is a [toolcrib.Model] over Chat Completions or Responses. It is safe for concurrent
 // use and has no state of a run.
@@ -72,7 +62,7 @@ func New(o Options) (*Model, error) {
 		return nil, fmt.Errorf("%s: api: %q is neither %s nor %s", o.Name, o.API, APIChat, APIResponses)
 	}
 	m := &Model{}
-	client, err := wire.NewClient(o.Options, DefaultBaseURL, m.authorize)
+	client, err := wire.NewClient(o, DefaultBaseURL, m.authorize)
 	if err != nil {
 		return nil, err
 	}

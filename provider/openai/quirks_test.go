@@ -31,7 +31,7 @@ func (a answering) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func replyTo(t *testing.T, a answering) (toolcrib.Reply, error) {
 	t.Helper()
-	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: "http://model.test/v1", Transport: a}})
+	m, err := openai.New(openai.Options{BaseURL: "http://model.test/v1", Transport: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestMistral_IDsOrderAndFields(t *testing.T) {
 	} {
 		req := toolRun("call_0", "D681PevKs", "functions.f:1", "call_0_again")
 		req.Model = tt.model
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host}}, req)
+		r, _ := send(t, openai.Options{BaseURL: tt.host}, req)
 		var ids []string
 		for _, m := range nine.FindAllStringSubmatch(string(r.body), -1) {
 			if !regexp.MustCompile(`^[a-zA-Z0-9]{9}$`).MatchString(m[1]) {
@@ -68,7 +68,7 @@ func TestMistral_IDsOrderAndFields(t *testing.T) {
 		if len(ids) != 8 || ids[0] != ids[1] || ids[2] != "D681PevKs" || ids[3] != "D681PevKs" || ids[4] != ids[5] || ids[0] == ids[4] || ids[0] == ids[6] {
 			t.Errorf("%s: IDs %q", tt.model, ids)
 		}
-		again, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host}}, req)
+		again, _ := send(t, openai.Options{BaseURL: tt.host}, req)
 		if string(again.body) != string(r.body) {
 			t.Error("the IDs are not the same each time")
 		}
@@ -95,11 +95,11 @@ func TestAzure(t *testing.T) {
 		{"https://team.openai.azure.com/openai/v1/", "https://team.openai.azure.com/openai/v1/chat/completions"},
 		{"https://team.cognitiveservices.azure.com/openai/v1", "https://team.cognitiveservices.azure.com/openai/v1/chat/completions"},
 	} {
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.base, APIKey: "0123456789abcdef"}}, modeltest.Request("q"))
+		r, _ := send(t, openai.Options{BaseURL: tt.base, APIKey: "0123456789abcdef"}, modeltest.Request("q"))
 		if r.url != tt.url || r.header.Get("Api-Key") != "0123456789abcdef" || r.header.Get("Authorization") != "" {
 			t.Errorf("%s: url %s, headers %v", tt.base, r.url, r.header)
 		}
-		r, _ = send(t, openai.Options{Options: wire.Options{BaseURL: tt.base, APIKey: "eyJhbGciOi.x.y"}}, modeltest.Request("q"))
+		r, _ = send(t, openai.Options{BaseURL: tt.base, APIKey: "eyJhbGciOi.x.y"}, modeltest.Request("q"))
 		if r.header.Get("Authorization") != "Bearer eyJhbGciOi.x.y" || r.header.Get("Api-Key") != "" {
 			t.Errorf("%s: a token: headers %v", tt.base, r.header)
 		}
@@ -196,17 +196,17 @@ func TestOpenRouter_DetailsGoBack(t *testing.T) {
 		{"https://openrouter.ai/api/v1", wire.ReasoningDrop, false},
 		{"https://gateway.example/v1", "", false},
 	} {
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host, Reasoning: tt.reasoning}}, req)
+		r, _ := send(t, openai.Options{BaseURL: tt.host, Reasoning: tt.reasoning}, req)
 		if got := strings.Contains(string(r.body), `"content":null,"reasoning_details":`+openRouterDetails+`,"tool_calls"`); got != tt.want || strings.Contains(string(r.body), "reasoning") != tt.want {
 			t.Errorf("%s %q: %s", tt.host, tt.reasoning, r.body)
 		}
 	}
 	call.Parts[0].Thinking.Signature = `[{"type":"reasoning.summary","summary":"s"}]`
-	if r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: "https://openrouter.ai/api/v1"}}, req); !strings.Contains(string(r.body), `"reasoning_details":[{"type":"reasoning.summary","summary":"s"},`+openRouterDetails[1:]) {
+	if r, _ := send(t, openai.Options{BaseURL: "https://openrouter.ai/api/v1"}, req); !strings.Contains(string(r.body), `"reasoning_details":[{"type":"reasoning.summary","summary":"s"},`+openRouterDetails[1:]) {
 		t.Errorf("details in two blocks: %s", r.body)
 	}
 	call.Parts[0].Thinking.Signature, call.Parts[2].Thinking.Model = "", "router/other"
-	if r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: "https://openrouter.ai/api/v1"}}, req); strings.Contains(string(r.body), "reasoning") {
+	if r, _ := send(t, openai.Options{BaseURL: "https://openrouter.ai/api/v1"}, req); strings.Contains(string(r.body), "reasoning") {
 		t.Errorf("details of another model: %s", r.body)
 	}
 }
@@ -215,7 +215,7 @@ func TestGemini_SignaturesOfCallsGoBack(t *testing.T) {
 	req := toolRun("c1")
 	req.Messages[1].Parts[0].ToolCall.Signature = `{"google":{"thought_signature":"abc=="}}`
 	for host, want := range map[string]bool{"https://generativelanguage.googleapis.com/v1beta/openai": true, "https://api.openai.com/v1": false} {
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: host}}, req)
+		r, _ := send(t, openai.Options{BaseURL: host}, req)
 		if got := strings.Contains(string(r.body), `"extra_content":{"google":{"thought_signature":"abc=="}}`); got != want {
 			t.Errorf("%s: %s", host, r.body)
 		}
@@ -245,7 +245,7 @@ func TestOutputSchema_Hosts(t *testing.T) {
 		if tt.tools {
 			req.Tools = []toolcrib.Spec{{Name: "f"}}
 		}
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host}}, req)
+		r, _ := send(t, openai.Options{BaseURL: tt.host}, req)
 		if got := string(r.fields(t)["response_format"]); got != tt.format {
 			t.Errorf("%s, tools %t: response_format %s, want %s", tt.host, tt.tools, got, tt.format)
 		}
@@ -337,7 +337,7 @@ func TestReplyWithoutChoices_AfterOthers(t *testing.T) {
 		bodies = bodies[1:]
 	}))
 	t.Cleanup(s.Close)
-	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: s.URL, NoStream: true}})
+	m, err := openai.New(openai.Options{BaseURL: s.URL, NoStream: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,9 +62,9 @@ func ptr[T any](v T) *T { return &v }
 func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 	req := modeltest.Request("question")
 	req.Model, req.System, req.Temperature, req.MaxOutputTokens = "tiny", "You are careful.", ptr(0.25), 99
-	r, reply := send(t, openai.Options{Options: wire.Options{
+	r, reply := send(t, openai.Options{
 		BaseURL: "https://llm.example/api/v1/", APIKey: "key-1", Headers: map[string]string{"x-team": "blue"},
-	}}, req)
+	}, req)
 	if r.url != "https://llm.example/api/v1/chat/completions" {
 		t.Errorf("url %s", r.url)
 	}
@@ -82,7 +82,7 @@ func TestN5_ConfigurationReachesTheAPI(t *testing.T) {
 }
 
 func TestN8_NothingOptionalIsSentUnasked(t *testing.T) {
-	r, _ := send(t, openai.Options{Options: wire.Options{NoStream: true}}, modeltest.Request("q"))
+	r, _ := send(t, openai.Options{NoStream: true}, modeltest.Request("q"))
 	if want := `{"model":"model-a","messages":[{"role":"user","content":"q"}]}`; string(r.body) != want {
 		t.Errorf("body %s, want %s", r.body, want)
 	}
@@ -175,7 +175,7 @@ func TestVendorRules(t *testing.T) {
 		if tt.tools {
 			req.Tools = []toolcrib.Spec{{Name: "f"}}
 		}
-		r, reply := send(t, openai.Options{API: openai.APIChat, Options: wire.Options{BaseURL: tt.host}}, req)
+		r, reply := send(t, openai.Options{API: openai.APIChat, BaseURL: tt.host}, req)
 		if got := string(r.fields(t)[tt.field]); got != tt.want {
 			t.Errorf("%s at %s: %s is %s, want %s", tt.model, tt.host, tt.field, got, tt.want)
 		}
@@ -225,7 +225,7 @@ func TestReasoningIsReplayedWhereAskedFor(t *testing.T) {
 		{"https://gateway.example/v1", "drop", "kimi-k2.5", "g/kimi-k2.5", wire.ReasoningContent, none},
 	} {
 		req.Model, thinking.Model, thinking.Signature = tt.model, tt.of, tt.signature
-		r, _ := send(t, openai.Options{Options: wire.Options{BaseURL: tt.host, Reasoning: tt.reasoning}}, req)
+		r, _ := send(t, openai.Options{BaseURL: tt.host, Reasoning: tt.reasoning}, req)
 		if !strings.Contains(string(r.body), tt.want) {
 			t.Errorf("%+v: sent %s", tt, r.fields(t)["messages"])
 		}
@@ -235,7 +235,7 @@ func TestReasoningIsReplayedWhereAskedFor(t *testing.T) {
 // After a server has sent reasoning, earlier turns are also sent with the field.
 func TestReasoning_OfEarlierTurns(t *testing.T) {
 	rec := &recorder{}
-	m, err := openai.New(openai.Options{Options: wire.Options{BaseURL: "https://gateway.example/v1", Transport: rec}})
+	m, err := openai.New(openai.Options{BaseURL: "https://gateway.example/v1", Transport: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestOptions_Errors(t *testing.T) {
 		"base_url": {BaseURL: "localhost:8080"}, "base_url ": {BaseURL: "https://user:hunter22@host/v1"}, "base_url  ": {BaseURL: "ftp://x"},
 		"proxy": {Proxy: "gopher://x"}, "ca_file": {CAFile: "/nowhere/ca.pem"},
 	} {
-		_, err := openai.New(openai.Options{Options: o})
+		_, err := openai.New(o)
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) ||
 			strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("%+v: error %v", o, err)

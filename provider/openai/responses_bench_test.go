@@ -13,7 +13,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -35,7 +34,7 @@ func benchResponsesServer(b *testing.B) string {
 func BenchmarkResponses(b *testing.B) {
 	for _, rounds := range []int{5, 50} {
 		b.Run(fmt.Sprintf("rounds=%d/toolcrib", rounds), func(b *testing.B) {
-			m, err := openai.New(openai.Options{API: openai.APIResponses, Options: wire.Options{BaseURL: benchResponsesServer(b)}})
+			m, err := openai.New(openai.Options{API: openai.APIResponses, BaseURL: benchResponsesServer(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

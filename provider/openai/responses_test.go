@@ -53,7 +53,8 @@ func ask(t *testing.T, o openai.Options, req *toolcrib.Request) (*either, toolcr
 func openResponses(t *testing.T, target modeltest.Target) *openai.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := openai.New(openai.Options{API: openai.APIResponses, Options: target})
+	target.API = openai.APIResponses
+	m, err := openai.New(target)
 	return modeltest.Opened(t, m, err)
 }
 
@@ -105,7 +106,7 @@ func TestResponses_ChosenByName(t *testing.T) {
 	for _, tt := range tests {
 		req := modeltest.Request("q")
 		req.Model = tt.model
-		r, reply := ask(t, openai.Options{API: tt.api, Options: wire.Options{BaseURL: tt.host}}, req)
+		r, reply := ask(t, openai.Options{API: tt.api, BaseURL: tt.host}, req)
 		if got := strings.Contains(r.url, "/responses"); got != tt.want || reply.Message.Text() != "ok" {
 			t.Errorf("%s at %s, api %q: asked %s", tt.model, tt.host, tt.api, r.url)
 		}
@@ -120,7 +121,7 @@ func TestResponses_Request(t *testing.T) {
 	req.Model, req.System, req.Temperature, req.MaxOutputTokens, req.Reasoning = "gpt-5.1-codex", "Be careful.", ptr(0.5), 5, "high"
 	req.Tools = []toolcrib.Spec{{Name: "f", Description: "does"}}
 	req.ToolChoice = toolcrib.ToolChoice{Mode: "name", Name: "f"}
-	r, reply := ask(t, openai.Options{Options: wire.Options{APIKey: "key-1"}}, req)
+	r, reply := ask(t, openai.Options{APIKey: "key-1"}, req)
 	want := `{"model":"gpt-5.1-codex","stream":true,"store":false,"include":["reasoning.encrypted_content"],"instructions":"Be careful.",` +
 		`"reasoning":{"effort":"high"},"max_output_tokens":16,"tool_choice":{"type":"function","name":"f"},` +
 		`"tools":[{"type":"function","strict":false,"name":"f","description":"does","parameters":{"type":"object","properties":{}}}],` +
@@ -137,7 +138,7 @@ func TestResponses_Request(t *testing.T) {
 }
 
 func TestResponses_NothingOptionalIsSentUnasked(t *testing.T) {
-	r, _ := ask(t, openai.Options{API: openai.APIResponses, Options: wire.Options{NoStream: true}}, modeltest.Request("q"))
+	r, _ := ask(t, openai.Options{API: openai.APIResponses, NoStream: true}, modeltest.Request("q"))
 	if want := `{"model":"model-a","store":false,"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"q"}]}]}`; string(r.body) != want {
 		t.Errorf("body %s, want %s", r.body, want)
 	}
@@ -310,7 +311,7 @@ func TestResponses_OutputSchema(t *testing.T) {
 // The history is encoded again if the next request uses the other API.
 func TestResponses_ModelChanges(t *testing.T) {
 	r := &either{}
-	m, err := openai.New(openai.Options{Options: wire.Options{Transport: r}})
+	m, err := openai.New(openai.Options{Transport: r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T, target modeltest.Target) *openai.Model {
 	t.Helper()
 	target.Proxy = wire.ProxyNone
-	m, err := openai.New(openai.Options{Options: target})
+	m, err := openai.New(target)
 	return modeltest.Opened(t, m, err)
 }
 

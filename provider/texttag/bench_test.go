@@ -13,7 +13,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/provider/texttag"
-	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -51,7 +50,7 @@ func stream(b *testing.B, reply toolcrib.Reply, wrap func(toolcrib.Model) toolcr
 		_, _ = w.Write(body)
 	}))
 	b.Cleanup(s.Close)
-	inner, err := openai.New(openai.Options{Options: wire.Options{BaseURL: s.URL}})
+	inner, err := openai.New(openai.Options{BaseURL: s.URL})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -49,6 +49,10 @@ type Options struct {
 	// Reasoning determines whether the reasoning of earlier turns is sent back to the server:
 	// ReasoningReplay or ReasoningDrop. If "", it is if the server requires it or has sent it.
 	Reasoning string
+	// API selects one of OpenAI's APIs, and MaxTokens sends the bound of the output as max_tokens for all
+	// models. Only package openai uses these two; see its APIChat and APIResponses.
+	API       string
+	MaxTokens bool
 	// Headers are sent with each request and override the adapter's own.
 	Headers map[string]string
 	// Proxy is the URL of an HTTP, HTTPS or SOCKS5 proxy. If "", the usual

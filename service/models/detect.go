@@ -68,7 +68,7 @@ func ollamaModels(set wire.Options) (names []string, why string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ollamaPatience)
 	defer cancel()
 	set.ConnectTimeout, set.FirstTokenTimeout = ollamaPatience, ollamaPatience
-	m, err := ollama.New(ollama.Options{Options: set})
+	m, err := ollama.New(set)
 	if err != nil {
 		return nil, "", err
 	}

@@ -309,7 +309,6 @@ func (s *Models) settings(name string, p config.Provider) (t providers.Type, set
 		return t, set, env.BadRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
 			p.Type, strings.Join(SupportedTypes(), ", "))
 	}
-	set = providers.Settings{API: p.API}
 	if t.InProcess {
 		set.Name = name
 	} else if set.Options, err = s.wire(name, p); err != nil {
@@ -322,7 +321,7 @@ func (s *Models) settings(name string, p config.Provider) (t providers.Type, set
 // wire returns the settings that adapters of HTTP APIs have in common.
 func (s *Models) wire(name string, p config.Provider) (wire.Options, error) {
 	o := wire.Options{
-		Name: name, Reasoning: p.Reasoning, ConnectTimeout: p.ConnectTimeout.Std(),
+		Name: name, API: p.API, Reasoning: p.Reasoning, ConnectTimeout: p.ConnectTimeout.Std(),
 		FirstTokenTimeout: p.FirstTokenTimeout.Std(), IdleTimeout: p.IdleTimeout.Std(),
 	}
 	r := s.env.Resolver()
