@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
+	"os"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/provider/openai"
 	"github.com/toolcrib/toolcrib/tool"
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
@@ -17,10 +20,7 @@ import (
 func Example() {
 	greet := tool.MustFunc(
 		toolcrib.Spec{Name: "greet", Description: "Greet somebody.", Effect: toolcrib.EffectReadOnly},
-		func(_ context.Context, _ toolcrib.Call, in struct {
-			Name string `json:"name"`
-		},
-		) (string, error) {
+		func(_ context.Context, _ toolcrib.Call, in greeting) (string, error) {
 			return "Hello, " + in.Name + "!", nil
 		})
 	// A real program opens a model of package provider here.
@@ -43,6 +43,48 @@ func Example() {
 	// Output:
 	// Ada is greeted. <nil>
 	// greet Hello, Ada!
+}
+
+// greeting are the arguments that the model gives.
+type greeting struct {
+	Name string `json:"name" jsonschema:"whom to greet"`
+}
+
+// The same with a model of OpenAI.
+func Example_openai() {
+	// A tool is a function. The schema of its arguments comes from their type.
+	greet := tool.MustFunc(
+		toolcrib.Spec{Name: "greet", Description: "Greet somebody.", Effect: toolcrib.EffectReadOnly},
+		func(_ context.Context, _ toolcrib.Call, in greeting) (string, error) {
+			return "Hello, " + in.Name + "!", nil
+		})
+
+	model, err := openai.New(openai.Options{APIKey: os.Getenv("OPENAI_API_KEY")})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	runner, err := agent.New(agent.Options{
+		Model: model,
+		Tools: []toolcrib.Tool{greet},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	run, err := runner.Run(context.Background(), agent.Task{
+		Agent:  toolcrib.Agent{Model: "gpt-5-mini"},
+		Prompt: "Greet Ada.",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	answer, err := run.Answer()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
 }
 
 func ExampleCodeOf() {

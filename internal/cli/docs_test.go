@@ -187,6 +187,39 @@ func TestDocs_Blocks(t *testing.T) {
 	}
 }
 
+// TestDocs_Programs compares the Go code of the pages about the library with the programs that tests compile and run: each
+// block is part of one of them.
+func TestDocs_Programs(t *testing.T) {
+	names, err := filepath.Glob("../../examples/*/main.go")
+	if err != nil || len(names) < 6 {
+		t.Fatal(names, err)
+	}
+	plain := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	var programs []string
+	for _, name := range append(names, "../../example_test.go") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, plain(string(text)))
+	}
+	seen := 0
+	for _, name := range []string{"../../README.md", "../../docs/library.md"} {
+		for _, block := range fenced.FindAllStringSubmatch(pages(t)[name], -1) {
+			if block[1] != "go" {
+				continue
+			}
+			seen++
+			if !slices.ContainsFunc(programs, func(p string) bool { return strings.Contains(p, plain(block[2])) }) {
+				t.Errorf("%s: in no program:\n%s", name, block[2])
+			}
+		}
+	}
+	if seen < 9 {
+		t.Errorf("only %d blocks", seen)
+	}
+}
+
 // TestDocs_Links follows every link within the documentation, to its heading too.
 func TestDocs_Links(t *testing.T) {
 	all := pages(t)

@@ -82,6 +82,7 @@ func guides() map[string]guide {
 			`toolcrib tools explain exec_shell --args '{"command": "git push"}'`:      {prints: "would be asked about.*rule push asks"},
 			`toolcrib tools explain read_file --args '{"path": ".env"}'`:              {prints: "would be refused .rule_denied."},
 		}},
+		"docs/library.md": {},
 		"docs/mcp.md": {
 			given: map[string]string{
 				".vscode/mcp.json":                    `{"servers": {"github": {"command": "mcpserver", "args": ["1"]}}}`,
