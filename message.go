@@ -101,7 +101,7 @@ func TextMessage(role Role, text string) Message {
 	return Message{Role: role, Parts: []Part{{Text: text}}}
 }
 
-// Text joins the text parts of the message without a separator (C1).
+// Text joins the text parts of the message without a separator.
 func (m Message) Text() string {
 	if len(m.Parts) == 1 {
 		return m.Parts[0].Text

@@ -63,7 +63,7 @@ const (
 	NoticeToolCallRepaired = "tool_call_repaired" // text around a call was ignored
 )
 
-// ToolChoice controls whether the model may, must not or must call a tool (H13). The zero value is auto.
+// ToolChoice controls whether the model may, must not or must call a tool. The zero value is auto.
 type ToolChoice struct {
 	Mode string `json:"mode,omitempty"` // "" or auto | none | required | name
 	Name string `json:"name,omitempty"` // the tool for mode name

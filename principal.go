@@ -26,7 +26,7 @@ type Principal struct {
 // TokenID returns the ID of the access token of either kind, or "".
 func (p *Principal) TokenID() string { return cmp.Or(p.Token, p.SignIn) }
 
-// Trust is a level of trust between nodes and callers (H19).
+// Trust is a level of trust between nodes and callers.
 type Trust string
 
 const (

@@ -23,7 +23,8 @@ func ShortID[T ~string](id T) string {
 	return string(id[:short])
 }
 
-// SessionID names a session: ses_… or a name that a person chose (rules of C13).
+// SessionID names a session: ses_… or a name that a person chose: at most 256 bytes, without separators,
+// ".." or control characters.
 type SessionID string
 
 // Status is the state of a run.

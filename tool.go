@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Tool is a tool that a model may call (N1). Call is only called through a permit of the gate. A
+// Tool is a tool that a model may call. Call is only called through a permit of the gate. A
 // tool whose calls differ in effect, targets or policy is a [Planner].
 //
 // Call must return soon after ctx ends, and stop the work that it started. An error for the model is
 // a [*ToolError]. Any other error, and a panic, is a fault: the model reads a neutral text with a
-// reference, and the operator the detail (N21).
+// reference, and the operator the detail.
 type Tool interface {
 	Spec() Spec
 	Call(ctx context.Context, call Call) (Output, error)
@@ -215,7 +215,7 @@ type OutputFile struct {
 	Data      []byte
 }
 
-// ToolErrorKind is one of the seven kinds of C15.
+// ToolErrorKind says what went wrong with a call.
 type ToolErrorKind string
 
 const (
@@ -229,7 +229,7 @@ const (
 	toolTimeoutSeparator               = " after "
 )
 
-// ToolError is a failure with a text for the model, which is shown unchanged (C3, C15). It must not
+// ToolError is a failure with a text for the model, which is shown unchanged. It must not
 // contain a secret or a path outside the workspace.
 type ToolError struct {
 	Kind    ToolErrorKind
@@ -239,7 +239,7 @@ type ToolError struct {
 	Hint string
 }
 
-// Error returns the text of C15: "not found: notes.txt", "timeout after 30s".
+// Error returns the text that the model reads: "not found: notes.txt", "timeout after 30s".
 func (e *ToolError) Error() string {
 	if e.Kind == ToolTimeout {
 		return string(e.Kind) + toolTimeoutSeparator + e.Message

@@ -8,7 +8,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// MaxName is the most characters of a name: it is also a valid session ID (C13), and a file
+// MaxName is the most characters of a name: it is also a valid session ID, and a file
 // name on every system.
 const MaxName = 64
 

@@ -21,7 +21,7 @@ const (
 	maxCalls       = 1_000_000_000_000
 )
 
-// Scope restricts the use of a token, within the rights of its user (M16). A nil list
+// Scope restricts the use of a token, within the rights of its user. A nil list
 // restricts nothing, an empty one permits nothing. Tools and Capabilities
 // are two ways to name permitted calls: if either is set, one of them must name the call.
 // The zero Scope restricts nothing; a token whose scope cannot be
@@ -79,7 +79,7 @@ func (s *Scope) Offers(t Target) error {
 }
 
 // Covers returns nil if the scope permits a call, and otherwise an
-// error with token_scope_insufficient (M16). args is a JSON object: the arguments of a tool,
+// error with token_scope_insufficient. args is a JSON object: the arguments of a tool,
 // or the params of a capability's body.
 func (s *Scope) Covers(t Target, args json.RawMessage) error {
 	if err := s.Offers(t); err != nil || len(s.Params) == 0 {

@@ -60,7 +60,7 @@ type UnixTime int64
 // Time returns t in UTC.
 func (t UnixTime) Time() time.Time { return time.Unix(int64(t), 0).UTC() }
 
-// Claims are the content of a token (M16).
+// Claims are the content of a token.
 type Claims struct {
 	Issuer    string   `json:"iss"` // the user who issued it
 	Subject   string   `json:"sub"` // user for whom the token acts, or [Bearer]
@@ -167,7 +167,7 @@ func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer"
 // Request is a request for a token.
 type Request struct {
 	// By is the user who asks. An administrator may ask for any user, others for themselves. A
-	// user who acts by a token may not ask, since no token issues another one (M16).
+	// user who acts by a token may not ask, since no token issues another one.
 	By        toolcrib.Principal
 	Subject   string        // name of a user, or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
@@ -282,7 +282,7 @@ type Verifier struct {
 	found map[[sha256.Size]byte]Claims // claims of tokens with a valid signature, by the hashes of the tokens
 }
 
-// Verify returns the claims of a token that is valid now, or an [*toolcrib.Error] (M16):
+// Verify returns the claims of a token that is valid now, or an [*toolcrib.Error]:
 // token_invalid if it does not have the form of a token (the prefix, three parts of
 // base64url, the length), was not signed by one of the keys or is altered,
 // token_expired if it has expired or is not valid yet, unauthorized for

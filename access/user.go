@@ -1,7 +1,7 @@
 // Package access defines the users that toolcrib acts for and how they prove their
 // identity: users, groups and their grants ([User], [Group],
 // [Principal]), and signed access tokens with a scope ([Signer], [Verifier], [Scope],
-// [Quota]); N18, N19, H19, H21 and M16.
+// [Quota]).
 //
 // The package opens no file and no connection. [Directory], [Tokens] and [Quota] are
 // implemented by a store; package toolcribtest/storetest tests implementations.
@@ -36,8 +36,7 @@ type User struct {
 	Display string `json:"display,omitempty"` // name that people see
 	Email   string `json:"email,omitempty"`
 	Admin   bool   `json:"admin,omitempty"` // has every right implicitly
-	// Disabled users can do nothing but are listed. Removed users are not listed
-	// (N20).
+	// Disabled users can do nothing but are listed. Removed users are not listed.
 	Disabled bool           `json:"disabled,omitempty"`
 	Removed  bool           `json:"removed,omitempty"`
 	Roles    []string       `json:"roles,omitempty"`

@@ -1,5 +1,9 @@
-// Package agent is the loop of toolcrib: ask the model, judge its calls, execute the allowed ones,
-// record everything, and repeat.
+// Package agent runs language models with tools: it asks the model, has its calls judged, executes those that are
+// allowed, records everything, and repeats.
+//
+// [New] makes a [Runner] from a model and tools. [Runner.Run] runs a [Task] until it ends, or waits for a person.
+// [Runner.Decide] records what the person says, and [Runner.Resume] continues a run, also one of a process that was
+// killed. The [State] that they return has the answer, the calls with their results, and the usage.
 //
 // The loop is a state machine with a pure core, package core. [core.Fold] builds the [State] of a run
 // from its journal and [core.Next] returns the next step; neither can use a clock, I/O or randomness.

@@ -311,7 +311,7 @@ func (in *reception) take(delta toolcrib.Delta, err error) bool {
 // secret is removed too.
 func (r *Runner) redact(text string) string { return guard.RedactText(r.Mask.Clean(text)) }
 
-// LogRequestFailed is the message of the log record of a failed request (C17).
+// LogRequestFailed is the message of the log record of a failed request.
 const LogRequestFailed = "model request failed"
 
 // failed records a failed request.

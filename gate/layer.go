@@ -55,7 +55,7 @@ type LayerAnswer struct {
 	Allowed  bool            `json:"allowed"`
 	Detail   string          `json:"detail,omitempty"`
 	Position string          `json:"position,omitempty"` // FILE:LINE of the configuration
-	// Unknown has the names and patterns of the layer's list that match no tool (N4).
+	// Unknown has the names and patterns of the layer's list that match no tool.
 	Unknown []string `json:"unknown,omitempty"`
 
 	hint string

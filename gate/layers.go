@@ -250,7 +250,7 @@ func meansOne(pattern string, entries []*entry) bool {
 }
 
 // SkillArguments reports whether the allowed-tools of the run's skills allow the plan of a call of
-// the tool. Entries may narrow a tool, as exec_shell(git:*) does (N15). An error refuses the call,
+// the tool. Entries may narrow a tool, as exec_shell(git:*) does. An error refuses the call,
 // and its text is fit for the model.
 type SkillArguments func(entries []string, tool string, plan *toolcrib.Plan) (bool, error)
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Offer is the set of tools that a request may show to the model: its record, and the specs in the
-// same order, sorted by name (C5). Both belong to the gate and must not be modified.
+// same order, sorted by name. Both belong to the gate and must not be modified.
 type Offer struct {
 	Record journal.Offer
 	Specs  []toolcrib.Spec
@@ -25,7 +25,7 @@ type Offer struct {
 func (o Offer) Set() map[string]bool { return o.Record.Set() }
 
 // Offer returns the offer of a run: every tool that no layer refuses, sorted by name. It can be
-// empty (N8). If the overrides cannot be read or ctx has ended, Offer returns an error and offers
+// empty. If the overrides cannot be read or ctx has ended, Offer returns an error and offers
 // nothing. An offer larger than [Scope.FindAbove] contains a [toolcrib.Finder], and its record says
 // which tools are shown from the start.
 func (g *Gate) Offer(ctx context.Context, who toolcrib.Principal, scope Scope) (Offer, error) {
@@ -223,7 +223,7 @@ func (g *Gate) unknownInLists(p *policy) map[toolcrib.Reason][]string {
 }
 
 // UnknownNames returns the names and patterns of a list that match no registered tool. They are
-// dropped with a notice (N4).
+// dropped with a notice.
 func (g *Gate) UnknownNames(list []string) []string {
 	tools := g.toolSet()
 	return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return meansOne(p, tools.sorted) })

@@ -82,7 +82,7 @@ type Options struct {
 }
 
 // New returns a gate. It fails if two tools have the same name or names that differ only in letter
-// case (N2; the error names both sources), if a spec or schema is wrong, or if the policy is
+// case (the error names both sources), if a spec or schema is wrong, or if the policy is
 // invalid. A tool from elsewhere (MCP, bus, client) with a wrong spec or schema is not an error: it
 // is unusable, and States and Explain say why.
 func New(o Options) (*Gate, error) {

@@ -176,7 +176,7 @@ func (e *entry) compile(before *entry) error {
 	return nil
 }
 
-// State is a tool as listings show it (A3).
+// State is a tool as listings show it.
 type State struct {
 	Name             string          `json:"name"`
 	Description      string          `json:"description"`

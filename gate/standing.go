@@ -31,7 +31,7 @@ type Standing struct {
 	Refused string
 }
 
-// Token is the scope of an access token (M16). It is asked about names, then about arguments, then
+// Token is the scope of an access token. It is asked about names, then about arguments, then
 // for a place among its calls. The errors give the reason, for operators.
 type Token interface {
 	// Agent reports whether runs of this agent are covered.
@@ -302,7 +302,7 @@ func (j *judgement) noPlace(err error) *refusal {
 		"Answer with what you have.", j.name()).because(toolcrib.ReasonBudgetExhausted, err.Error())
 }
 
-// Availability knows which tools administrators have switched on and off (A1, A2, A9). It is asked
+// Availability knows which tools administrators have switched on and off. It is asked
 // once for each offer and each turn, so it must be fast. An error refuses everything.
 type Availability interface {
 	Overrides(ctx context.Context) (Overrides, error)
@@ -315,7 +315,7 @@ type Availability interface {
 type Overrides struct {
 	Tools  map[string]bool `json:"tools"`
 	Groups map[string]bool `json:"groups"`
-	// Off switches off all tools, whatever the maps say (H22).
+	// Off switches off all tools, whatever the maps say.
 	Off bool `json:"off,omitempty"`
 }
 

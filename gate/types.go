@@ -8,7 +8,7 @@ import (
 )
 
 // Scope narrows the tools of one run: the agent's list, the run's list, and so on. A nil list
-// restricts nothing, an empty list allows nothing (N15). The scope comes from the run's snapshot,
+// restricts nothing, an empty list allows nothing. The scope comes from the run's snapshot,
 // so it applies to the whole run. The current policy (overrides, settings, protected paths) is part
 // of the [Gate].
 type Scope struct {

@@ -1,6 +1,6 @@
 // Package guard contains the pure functions between tools and models: strict reading
 // of tool arguments, and all processing that makes a tool's output safe to be read by a
-// model or a person (rows C10, C14, N13, N24).
+// model or a person.
 //
 //   - [Arguments] and [Canonical] read JSON strictly and return its canonical form.
 //   - [Clean], [CleanStream], [CleanJSON] and [Visible] remove or show hidden characters.

@@ -161,8 +161,7 @@ func (c Content) SerializedLen() int {
 	return jsonStringLen(c.Text)
 }
 
-// Truncate cuts content that is longer than limit bytes as JSON, by its type
-// (C10), and reports whether it did:
+// Truncate cuts content that is longer than limit bytes as JSON, by its type, and reports whether it did:
 //
 //	text            PREFIX... [truncated, original size: N bytes]
 //	array           leading elements and {"_truncated":true,"original_count":N}
@@ -349,7 +348,7 @@ func appendBounded(dst []byte, text string, limit int) []byte {
 }
 
 // ErrorJSON returns {"error":"…"}, the text that a model reads if a tool returned an error
-// that is meant for it (C3). The message is cleaned, and cut so that the whole has at most
+// that is meant for it. The message is cleaned, and cut so that the whole has at most
 // limit bytes; a limit of 0 is 65,536, one below [MinResultBytes] is raised to it.
 func ErrorJSON(message string, limit int) string {
 	const head = `{"error":`
@@ -362,7 +361,7 @@ func ErrorJSON(message string, limit int) string {
 }
 
 // FaultJSON returns {"error":"tool \"X\" failed","ref":"…"}, the text that a model reads if
-// a tool failed otherwise (N21). The log and the journal have the details under ref.
+// a tool failed otherwise. The log and the journal have the details under ref.
 func FaultJSON(tool, ref string) string {
 	b := appendBounded([]byte(`{"error":`), `tool "`+tool+`" failed`, maxRefusalName)
 	b = appendBounded(append(b, `,"ref":`...), ref, maxRefusalName)

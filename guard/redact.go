@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Redacted replaces text that looks like a secret (N24).
+// Redacted replaces text that looks like a secret.
 const Redacted = "***redacted***"
 
 // lazily returns a function that compiles an expression on first use: most runs of the program need none of them.
@@ -20,7 +20,7 @@ var secretName = lazily(`(?i)PASS|PWD|SECRET|TOKEN|KEY|SALT|CREDENTIAL|AUTH|PRIV
 // IsSecretName reports whether a variable or field of this name is treated as a secret.
 func IsSecretName(name string) bool { return secretName().MatchString(name) }
 
-// RedactEnv returns the value of an environment variable as it may be shown (N24):
+// RedactEnv returns the value of an environment variable as it may be shown:
 // [Redacted] if its name is that of a secret ([IsSecretName]), else [RedactText] of it. An
 // empty value stays empty.
 func RedactEnv(name, value string) string {

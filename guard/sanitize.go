@@ -74,7 +74,7 @@ func (u *run) end() (last rune) {
 	return last
 }
 
-// Clean makes text fit to be read by a model (C14). The result is
+// Clean makes text fit to be read by a model. The result is
 // valid UTF-8: each invalid byte becomes U+FFFD. NUL, DEL, C1 and other control
 // characters except newline, carriage return and tab are removed. So are characters that
 // carry invisible text: Unicode tags, the variation selectors U+E0100–E01EF, and two or more

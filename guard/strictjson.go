@@ -61,7 +61,7 @@ func quoteShort(key []byte) string { return strconv.Quote(shorten(string(key))) 
 
 // Arguments reads the arguments of a tool call strictly, and returns their canonical
 // form, which is validated, shown, hashed, journaled and executed. Text that is empty or
-// only space is read as {} (N13).
+// only space is read as {}.
 //
 // The text must be exactly one JSON object in valid UTF-8, \u escapes included, of at most
 // [MaxArgumentsBytes] and [MaxArgumentsDepth]. No object may have the same key twice or two

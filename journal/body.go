@@ -113,7 +113,7 @@ type RunStarted struct {
 	// CostCap names the cost limit that the user's budgets or the session set, if they do. A run
 	// with one sends no request to a model whose price is unknown.
 	CostCap string `json:"cost_cap,omitempty"`
-	// Worker bounds the tool calls of one turn of a worker (X6, X15). It is nil unless the
+	// Worker bounds the tool calls of one turn of a worker. It is nil unless the
 	// run is one.
 	Worker *WorkerLimits `json:"worker,omitempty"`
 	// ClientTools are the tools that the client carries out ([toolcrib.ByClient]).
@@ -145,7 +145,7 @@ func DefaultRetry() Retry {
 	return Retry{First: 30 * time.Second, MaxElapsed: 5 * time.Minute, Park: 24 * time.Hour}
 }
 
-// WorkerLimits bound the tool calls of a worker (X6, X15 to X18).
+// WorkerLimits bound the tool calls of a worker.
 type WorkerLimits struct {
 	Hops int `json:"hops,omitempty"` // all calls, including refused and broken ones; if 0, no bound
 	// CostCapUSD bounds the cost of the run at the time a call is judged; if 0, no cap. Mode is

@@ -19,7 +19,7 @@ import (
 // metadata do not. Other keys are reported as notices, except misspellings of allowed-tools or enabled, which are
 // errors: ignoring them would widen what the author meant to restrict. The folder's name is the name of the skill;
 // a different name in the file is reported as a notice. allowed-tools is a list, or a text that is split at commas
-// and space outside parentheses; if it is present and empty (or null), it allows nothing (N15). Its names are
+// and space outside parentheses; if it is present and empty (or null), it allows nothing. Its names are
 // converted to this program's tools by aliases, which may be nil.
 //
 // The error is an [*Error] with the line. Fields that only [Load] knows stay empty.

@@ -1,12 +1,12 @@
 // Package skill reads skills of the Agent Skills convention: folders with a SKILL.md, whose front matter names the
-// skill and may list the tools that it allows, and whose body is text for the model (rows N15, N16, N26).
+// skill and may list the tools that it allows, and whose body is text for the model.
 //
 //   - [Parse] parses one SKILL.md, [Load] reads folders of skills.
 //   - [Choose] selects the skills of a run: enabled, present, approved by content, each once.
 //   - [Set.AllowedTools] lists the allowed tools, [Allowed] reports whether a call is allowed.
 //   - [Set.Text] is the text of the skills for the model.
 //
-// A skill is untrusted data, and the role of a message is not a trust boundary (N26). This has three consequences.
+// A skill is untrusted data, and the role of a message is not a trust boundary. This has three consequences.
 // A skill is used only with content that a person has reviewed: its hash covers every file of its folder, and a
 // file is returned only if it still has the hash it was loaded with. Its allowed-tools can only remove tools. Its
 // text belongs in the conversation, as data, in a message of the user; putting it into the system text breaks that.
@@ -48,7 +48,7 @@ type Skill struct {
 	Name        string `json:"name"`                  // also the name of its folder
 	Description string `json:"description,omitempty"` // purpose and use, cleaned
 	// AllowedTools are the entries of allowed-tools in their canonical form, each once. If nil, the
-	// skill restricts nothing; if empty, it allows no tools (N15).
+	// skill restricts nothing; if empty, it allows no tools.
 	AllowedTools []string `json:"allowed_tools"`
 	// Unlisted skills are only for runs that name them: disable-model-invocation in the front matter
 	// excludes them from [List].
@@ -109,7 +109,7 @@ var namePattern = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // without a hyphen at either end or two in a row. So no two names look alike.
 func ValidName(name string) bool { return len(name) <= maxNameBytes && namePattern.MatchString(name) }
 
-// Set is the effective skills of a run: enabled, present, approved, each once (N16). The zero value and
+// Set is the effective skills of a run: enabled, present, approved, each once. The zero value and
 // nil contain no skills and restrict nothing.
 type Set struct {
 	skills []*Skill
@@ -132,7 +132,7 @@ type Off struct {
 // and so is one whose content reviewed does not confirm; if reviewed is nil, none is confirmed.
 //
 // The restrictions of a skill that is missing, not reviewed or broken are unknown, so it leaves the run without
-// tools. A skill that is disabled in its own front matter is treated as absent (N16).
+// tools. A skill that is disabled in its own front matter is treated as absent.
 func Choose(names []string, find func(name string) *Skill, reviewed func(*Skill) bool) (set Set, off []Off) {
 	if len(names) > maxAsked {
 		names, set.withheld = names[:maxAsked], true
@@ -201,7 +201,7 @@ func (s *Set) Skill(name string) *Skill {
 }
 
 // AllowedTools returns the entries that the skills allow, in the canonical form that [ParseEntry]
-// parses (N15). It returns nil if no skill declares allowed-tools, which restricts nothing; otherwise
+// parses. It returns nil if no skill declares allowed-tools, which restricts nothing; otherwise
 // the sorted union of them. An empty result means no tools, also if a requested skill is not in the
 // set. All skills of the set are included, even those for which [Set.Text] had no room.
 func (s *Set) AllowedTools() []string {

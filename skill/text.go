@@ -103,7 +103,7 @@ func List(skills []*Skill, budget int) (text string, shown int) {
 //
 // The text is data. It belongs in the conversation, before or as part of the first message of the user
 // (toolcrib.RoleUser), never in the system text: there, the author of a skill would speak for the
-// operator (N26). Each skill has a fence of its own, guard.WrapUntrusted with the source skill:NAME,
+// operator. Each skill has a fence of its own, guard.WrapUntrusted with the source skill:NAME,
 // whose end the text cannot imitate, and marks of chat templates in it are escaped.
 //
 // Whole skills are omitted from the end: once one does not fit, it and all after it are named in a

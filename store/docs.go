@@ -179,7 +179,7 @@ const (
 	OverrideGroup OverrideKind = "group"
 )
 
-// Override is an administrator's decision on a tool or a group of tools (A1). Without an
+// Override is an administrator's decision on a tool or a group of tools. Without an
 // override the default of the tool applies.
 type Override struct {
 	Kind    OverrideKind `json:"kind"`

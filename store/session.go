@@ -18,13 +18,13 @@ import (
 // that a program has given, each within the sessions of its user.
 const SessionPrefix = "ses_"
 
-// MaxSessionName is the length of a session's name in bytes (C13).
+// MaxSessionName is the length of a session's name in bytes.
 const MaxSessionName = 256
 
-// ErrSessionName is the error for an invalid session name (C13).
+// ErrSessionName is the error for an invalid session name.
 var ErrSessionName = coded(toolcrib.CodeBadRequest, "a session's name must have 1 to 256 bytes, and no /, \\, .. or control characters")
 
-// CheckSessionName returns an error if a person cannot give this name to a session (C13):
+// CheckSessionName returns an error if a person cannot give this name to a session:
 // [ErrSessionName], or one that says that the name begins like an ID.
 func CheckSessionName(name string) error {
 	switch {

@@ -66,7 +66,7 @@ type Runs interface {
 // Sessions are the sessions of users. The first event of a run also creates the session that it
 // names, if it does not exist.
 type Sessions interface {
-	// NewSession creates a session, without a name if name is "" (C13). It returns toolcrib.ErrConflict
+	// NewSession creates a session, without a name if name is "". It returns toolcrib.ErrConflict
 	// if another session of the user has the name, and an error of [CheckSessionName] if it is invalid.
 	NewSession(ctx context.Context, user, name string) (SessionInfo, error)
 	// Session returns the session of a user with this ID or name, or toolcrib.ErrNotFound, also for a
@@ -82,14 +82,14 @@ type Sessions interface {
 // Switches are the overrides of administrators. A change is durable, and recorded in the system
 // journal.
 type Switches interface {
-	// Overrides returns all overrides (A1), by kind and name. The list may be up to age old, but
-	// includes all changes by this store; if age is 0, also those by any other process (A2, A9). A
+	// Overrides returns all overrides, by kind and name. The list may be up to age old, but
+	// includes all changes by this store; if age is 0, also those by any other process. A
 	// list that is not older than age is returned without reading, so that it is cheap enough for
 	// every call of a tool. The list is shared between callers, and must not be changed.
 	Overrides(ctx context.Context, age time.Duration) ([]Override, error)
 	// OverridesVersion returns a number that grows with every change by any process.
 	OverridesVersion(ctx context.Context) (uint64, error)
-	// SetOverride sets an override; it applies as soon as the call returns (A2, A7). changed reports
+	// SetOverride sets an override; it applies as soon as the call returns. changed reports
 	// whether it differs from the one before; if not, By and At of the one before stay.
 	SetOverride(ctx context.Context, o Override) (changed bool, err error)
 	// ResetOverride removes an override, and reports whether it was set.

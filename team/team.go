@@ -40,14 +40,14 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{Confer, Coordinate, Assess} }
 
-// HopBudget is how often a worker may try to call a tool (X6). Refused and broken calls are counted.
+// HopBudget is how often a worker may try to call a tool. Refused and broken calls are counted.
 // After one more call it answers without tools.
 const HopBudget = 2
 
-// InnerTools returns the tools that a worker may be given at all (X2).
+// InnerTools returns the tools that a worker may be given at all.
 func InnerTools() []string { return []string{"fetch", "verify"} }
 
-// The modes of a cost cap (X15).
+// The modes of a cost cap.
 const (
 	CapWarn    = "warn"
 	CapEnforce = toolcrib.BudgetEnforce

@@ -18,7 +18,7 @@ import (
 // SourceGo is the source of a tool made by [Func] that names no other.
 const SourceGo = "go"
 
-// Func makes a tool of a Go function (N1, N3).
+// Func makes a tool of a Go function.
 //
 // The schema of the arguments is inferred from the struct In, unless
 // spec.Parameters is given: names come from json tags, descriptions from
@@ -28,8 +28,8 @@ const SourceGo = "go"
 //
 // What fn returns becomes the result: a string is plain text, a
 // [toolcrib.Output] or a pointer to one is passed on, anything else is encoded as
-// JSON (H2). An error that a model should read is a [*toolcrib.ToolError]; any
-// other error and a panic reach the operator only (N21). fn must be safe for
+// JSON. An error that a model should read is a [*toolcrib.ToolError]; any
+// other error and a panic reach the operator only. fn must be safe for
 // several calls at once and return soon after ctx ends.
 //
 // Two fields of spec get a default that is not the strictest, because passing a

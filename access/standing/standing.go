@@ -1,6 +1,5 @@
 // Package standing answers the gate's questions about the current rights of a principal:
-// [People] looks up the user in the directory, and the access token among the issued ones
-// (N18, H19, H21, M16).
+// [People] looks up the user in the directory, and the access token among the issued ones.
 //
 // It caches what it reads as long as the version of the directory is the same, and reads the
 // version, which is one number, for each question. So a changed grant, a disabled user and a

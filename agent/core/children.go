@@ -29,7 +29,7 @@ func (s *State) PartOf(parent toolcrib.RunID, depth int) error {
 	return fmt.Errorf("run %s is not part of run %s: the journal is damaged; `runs verify` shows where", s.Run, parent)
 }
 
-// The notices about the calls of workers (X10, X19).
+// The notices about the calls of workers.
 const (
 	NoticeInnerCall    = "worker_inner_call"
 	NoticeInnerInvalid = "worker_inner_validation_fail"

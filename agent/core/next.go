@@ -81,7 +81,7 @@ type Reserve struct {
 	MaxOutput     int // to be sent; 0 means the provider's default
 }
 
-// The texts that a model reads for calls that were not run (H9).
+// The texts that a model reads for calls that were not run.
 const (
 	TextIterationLimit = "iteration limit reached; finalise your answer"
 	TextCancelled      = `{"error":"cancelled"}`
@@ -100,11 +100,11 @@ const (
 	NoticeCostWarning     = "cost_warning"
 	NoticePriceUnknown    = "price_unknown"
 	NoticeToolsIgnored    = "tools_ignored"
-	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not make the demanded call (H14)
+	NoticeChoiceIgnored   = "tool_choice_ignored" // the model did not make the demanded call
 	NoticeToolsAsText     = "tools_as_text"
 	NoticeReplyEmpty      = "reply_empty"
 	NoticeUnread          = "message_unread"
-	NoticeWorkerCost      = "worker_tool_cost_warning" // X16
+	NoticeWorkerCost      = "worker_tool_cost_warning"
 )
 
 const (

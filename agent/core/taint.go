@@ -2,7 +2,7 @@ package core
 
 import "slices"
 
-// NoticeCanaryLeak reports that the model repeated untrusted data (X12).
+// NoticeCanaryLeak reports that the model repeated untrusted data.
 const NoticeCanaryLeak = "canary_leak"
 
 // maxTaint bounds the sources of untrusted data that a run names; more of them change no decision.

@@ -2,7 +2,7 @@
 //
 // The arguments of calls are objects on the wire, in both directions, and the
 // result of a call is matched by its position and the name of its tool: there is no
-// tool_call_id (N14). Replies stream as NDJSON. Wire format: Ollama's
+// tool_call_id. Replies stream as NDJSON. Wire format: Ollama's
 // documentation, "API" and "Errors".
 //
 // A prompt that is longer than the context is rejected and not truncated: by default Ollama

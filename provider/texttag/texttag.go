@@ -16,7 +16,7 @@
 //
 // # Calls
 //
-// The call is the first tag of a reply (X1), wherever it is, also in a code fence. The text
+// The call is the first tag of a reply, wherever it is, also in a code fence. The text
 // after it is dropped. The tag ends at the first closing tag that is not in a JSON
 // string. Its body must be one JSON object with a "name" and "args". A few deviations
 // of small models are accepted and recorded as [toolcrib.NoticeToolCallRepaired]:
@@ -25,7 +25,7 @@
 // "args" as a string that contains an object, members "id" and "type", a missing closing
 // tag after a complete object. Any other body
 // becomes a call that is [toolcrib.ToolCall.Malformed]: the gate refuses it with
-// parse_error, and the model reads what is wrong (X8). A reply that was cut off inside
+// parse_error, and the model reads what is wrong. A reply that was cut off inside
 // a call has a truncated call, as with other adapters.
 //
 // Without the tag nothing is a call: neither bare JSON, nor JSON in a code fence, nor

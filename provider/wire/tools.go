@@ -307,8 +307,7 @@ func Token(s string, limit int) string {
 	return clean[:min(len(clean), limit-len(tail))] + tail
 }
 
-// Arguments returns the arguments of a call in the history, always as a JSON object
-// (N13): {} if it has none.
+// Arguments returns the arguments of a call in the history, always as a JSON object: {} if it has none.
 func Arguments(call *toolcrib.ToolCall) []byte {
 	if a := bytes.TrimSpace(call.Arguments); len(a) > 1 && a[0] == '{' {
 		return a

@@ -13,7 +13,7 @@ import (
 )
 
 // TeamGate returns the gate of a team's runs. Its tools are spawn, for the conductor, and those that workers may be
-// given (X2).
+// given.
 func (p *Policy) TeamGate(workspace string) (*gate.Gate, error) {
 	people := p.people.Standing()
 	people.Renew()

@@ -1,5 +1,5 @@
 // Package directory implements list_users, list_users_raw and list_groups, which list users and groups
-// for administrators (N20, N24). Removed users and groups are never listed, disabled ones are.
+// for administrators. Removed users and groups are never listed, disabled ones are.
 package directory
 
 import (

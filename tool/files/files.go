@@ -1,5 +1,5 @@
 // Package files implements the tools that read, list, search, write, edit and describe the files of
-// a run's workspace, and show it as a tree (C9, C11).
+// a run's workspace, and show it as a tree.
 //
 // Every path is resolved inside the workspace, opened component by component without following
 // links, and checked after it was opened, so that changing links while a tool runs has no effect.
@@ -7,7 +7,7 @@
 // the file (hard links) keep the old content.
 //
 // Paths are first cleaned as text ("a/../b" is "b"). An absolute path inside the workspace is
-// treated as the relative one. Error texts are those of C15.
+// treated as the relative one. Errors for the model are of type [toolcrib.ToolError].
 package files
 
 import (

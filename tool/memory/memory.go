@@ -1,5 +1,5 @@
 // Package memory implements memory_read and memory_write, which keep notes of a user from one run
-// to the next (C9).
+// to the next.
 //
 // Notes belong to the user that a run acts for; no argument can select those of another. A note that
 // a run has written after reading untrusted data is marked, and reading it gives untrusted data
@@ -31,7 +31,7 @@ const (
 	Source = "memory"
 	// DefaultKey is the key of the note that is used if a call names none.
 	DefaultKey = "memory"
-	// MaxKeyBytes is the maximum length of a key (C13).
+	// MaxKeyBytes is the maximum length of a key.
 	MaxKeyBytes = 256
 
 	defaultMatches = 20
@@ -48,7 +48,7 @@ func New(store *Files) []toolcrib.Tool {
 }
 
 // CheckKey returns an error unless the key of a note has 1 to 256 bytes of UTF-8 and no "..", slash,
-// backslash or control character (C13).
+// backslash or control character.
 func CheckKey(key string) error {
 	switch {
 	case key == "":

@@ -1,4 +1,4 @@
-// Package shell implements exec_shell (C9, C12, C18), which runs command lines in the
+// Package shell implements exec_shell, which runs command lines in the
 // workspace of a run.
 //
 // In mode allowlist no shell is involved. The line is parsed, and the syntax tree is both

@@ -1,5 +1,5 @@
-// Package system implements tools that describe the running toolcrib itself, for administrators
-// (N24): get_runtime_info, get_env and fetch_logs, which leave out anything that could be a secret,
+// Package system implements tools that describe the running toolcrib itself, for administrators:
+// get_runtime_info, get_env and fetch_logs, which leave out anything that could be a secret,
 // and get_runtime_info_raw and get_env_raw, which do not and are disabled until an administrator
 // enables them.
 package system

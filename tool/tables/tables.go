@@ -1,5 +1,5 @@
-// Package tables implements describe_tables: the structure of configured databases, never their content
-// (N19, N24). Each package below it reads one kind of database.
+// Package tables implements describe_tables: the structure of configured databases, never their content.
+// Each package below it reads one kind of database.
 package tables
 
 import (

@@ -27,8 +27,7 @@ var (
 // object is a JSON object as encoding/json decodes it.
 type object = map[string]any
 
-// Check reports what is wrong with a request body whatever API it is for: what
-// requirements 1c.4, 4c.2, C5, N8, N12, N13 and N14 forbid; nil if nothing. Every call has
+// Check reports what is wrong with a request body whatever API it is for; nil if nothing. Every call has
 // exactly one result, right after its turn and in order; IDs match; arguments are objects;
 // a list of tools is sorted and never empty, and its schemas are of type object. That a
 // request has the fields and types of its API is what the vendors' own types say, in the
