@@ -143,6 +143,7 @@ type Call struct {
 	Approved []FileState
 	// Buffers are the texts of files that a person has open in an editor. If nil, there is no editor.
 	Buffers Buffers
+	Images  bool // whether the model of the run is known to take images
 
 	// Progress reports the progress of the call to those who watch the run. fraction is 0 to 1, or
 	// negative if unknown. Progress does not block. It is not nil while a call runs.

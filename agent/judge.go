@@ -31,6 +31,7 @@ func (d *driver) judge(ctx context.Context) error {
 	}
 	facts := factsOf(s)
 	facts.Read, facts.Buffers = d.read, d.r.Buffers
+	facts.Images = s.Start.Given == nil && s.Models[s.Model].Files == journal.FilesImages
 	if !d.r.Mask.Empty() {
 		facts.Mask = d.r.Mask.Mask
 	}

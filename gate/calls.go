@@ -68,6 +68,7 @@ func (j *judgement) argumentsStep() *refusal {
 		Depth:     j.scope.Depth,
 		Tainted:   len(j.facts.Taint) > 0,
 		Buffers:   j.facts.Buffers,
+		Images:    j.facts.Images,
 	}
 	return nil
 }

@@ -79,8 +79,9 @@ type Facts struct {
 	// far, for the bounds of a worker.
 	Hops     int
 	SpentUSD float64
-	// Buffers are given to the calls ([toolcrib.Call.Buffers]).
+	// Buffers and Images are given to the calls ([toolcrib.Call]).
 	Buffers toolcrib.Buffers
+	Images  bool
 	// Mask hides secrets in a preview. If nil, there are none.
 	Mask func(string) string
 	// Counted has the IDs of the calls of this turn that were counted for the access token when

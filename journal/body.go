@@ -169,17 +169,18 @@ type ModelInfo struct {
 	Context   int            `json:"context,omitempty"` // tokens; if 0, unknown
 	MaxOutput int            `json:"max_output,omitempty"`
 	Tools     string         `json:"tools,omitempty"` // native (or ""), [ToolsText] or [ToolsNone]
-	Files     string         `json:"files,omitempty"` // [FilesNone], or "" if the API decides
+	Files     string         `json:"files,omitempty"` // [FilesNone], [FilesImages], or "" if the API decides
 	Reasoning string         `json:"reasoning,omitempty"`
 	// Extra has additional fields of the request body, as a JSON object.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// Values of [ModelInfo.Tools] (the text protocol, or no tools) and [ModelInfo.Files] (no files).
+// Values of [ModelInfo.Tools] (the text protocol, or no tools) and [ModelInfo.Files] (no files, or images at least).
 const (
-	ToolsText = "text"
-	ToolsNone = "none"
-	FilesNone = "none"
+	ToolsText   = "text"
+	ToolsNone   = "none"
+	FilesNone   = "none"
+	FilesImages = "images"
 )
 
 // TakenUp records that a driver has taken up the run. Epoch counts how often that happened.

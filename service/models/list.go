@@ -247,9 +247,6 @@ func (s *Models) Known(n toolcrib.Notice) bool {
 	return err == nil && known
 }
 
-// filesNone is the value of journal.ModelInfo.Files for a model that takes no files.
-const filesNone = "none"
-
 // infoOf returns what a run records of a model: its configuration, completed from the catalog. Nothing is known of
 // a script.
 func (s *Models) infoOf(r config.ResolvedModel) journal.ModelInfo {
@@ -274,8 +271,11 @@ func (s *Models) infoOf(r config.ResolvedModel) journal.ModelInfo {
 		info.Context = known.Context
 	}
 	info.MaxOutput = known.MaxOutput
-	if !known.Local && !known.Attachments {
-		info.Files = filesNone
+	switch {
+	case known.Attachments, r.Provider.Type == config.TypeOllama: // whose adapter asks whether the model sees
+		info.Files = journal.FilesImages
+	case !known.Local:
+		info.Files = journal.FilesNone
 	}
 	return info
 }

@@ -58,7 +58,7 @@ func New(options Options) []toolcrib.Tool {
 	}
 	here := pathOf{"."}
 	return []toolcrib.Tool{
-		newReadTool(s, nameReadFile, "Read a text file of the workspace, whole or some lines of it.", readFileParameters,
+		newReadTool(s, nameReadFile, "Read a text file of the workspace, whole or some lines of it; or look at an image.", readFileParameters,
 			false, readFileInput{}, readFile),
 		newReadTool(s, nameListDirectory, "List one folder of the workspace.", listDirectoryParameters,
 			false, here, listDirectory),

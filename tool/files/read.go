@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/media"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -54,7 +56,8 @@ type readFileResult struct {
 // readFile returns a whole file of up to 10 MiB, or a range of lines of a file of any size. It does
 // not cut the result to the limits of the call; the runtime does.
 //
-// If the person has the file open in an editor and has not saved it, the text of the editor is read.
+// If the person has the file open in an editor and has not saved it, the text of the editor is read. An image is
+// returned as a file if the model takes images.
 func readFile(
 	ctx context.Context, call toolcrib.Call, w *workspace, p place, in readFileInput,
 ) (out toolcrib.Output, err error) {
@@ -63,6 +66,9 @@ func readFile(
 		return out, err
 	}
 	defer file.Close() //nolint:errcheck // only read
+	if out, err := asImage(ctx, call, file, info, p.shown); err != nil || out.Files != nil {
+		return out, err
+	}
 	var result readFileResult
 	var f io.Reader = file
 	if text, unsaved, _ := w.unsaved(ctx, call, p); unsaved { // on error the file is read
@@ -79,6 +85,32 @@ func readFile(
 		return toolcrib.Output{}, err
 	}
 	return wire.Output(result)
+}
+
+// asImage returns an image as a file of the output, or no output for a file that is read as text. f is then at its
+// beginning.
+func asImage(
+	ctx context.Context, call toolcrib.Call, f *os.File, info fs.FileInfo, shown string,
+) (out toolcrib.Output, err error) {
+	if !call.Images || info.Size() > toolcrib.MaxFileBytes {
+		return out, nil
+	}
+	head := make([]byte, sniffBytes)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return out, err
+	}
+	kind := media.Type(head[:n])
+	if !strings.HasPrefix(kind, "image/") {
+		return out, nil
+	}
+	data, err := readAll(ctx, f, info.Size(), toolcrib.MaxFileBytes)
+	if err != nil {
+		return out, err
+	}
+	out, err = wire.Output(readFileResult{Content: fmt.Sprintf("%s: %s, %d bytes", shown, kind, len(data))})
+	out.Files = []toolcrib.OutputFile{{MediaType: kind, Name: path.Base(shown), Data: data}}
+	return out, err
 }
 
 // openRead opens the regular file at p.
