@@ -28,6 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/remote"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
@@ -357,16 +358,36 @@ func (a *app) self() string {
 	return text
 }
 
-// program returns the name that this program was called by, or the go run command in a clone.
+// program returns the command that this program was started by.
 func program() string {
-	const source = "./cmd/toolcrib"
 	path, err := os.Executable()
-	if err == nil && strings.Contains(filepath.ToSlash(path), "/exe/") && strings.Contains(path, "go-build") {
-		if _, err := os.Stat(source + "/main.go"); err == nil {
-			return "go run " + source
-		}
+	info, ok := debug.ReadBuildInfo()
+	if err != nil || !ok {
+		return "toolcrib"
 	}
-	return "toolcrib"
+	_, err = os.Stat(filepath.FromSlash(clonePackage + "/main.go"))
+	return startedBy(filepath.ToSlash(path), info, err == nil)
+}
+
+// clonePackage is the package of this program in a clone.
+const clonePackage = "./cmd/toolcrib"
+
+// byGoRun matches the path of a program that go run has built, for the first time or in its cache.
+var byGoRun = lazyregexp.New(`/go-build[^/]*/.*/exe/[^/]+$|/[0-9a-f]{64}-d/[^/]+$`)
+
+// startedBy returns the command by which the program at a path was started. inClone reports whether the
+// current folder is the root of a clone.
+func startedBy(path string, info *debug.BuildInfo, inClone bool) string {
+	version := info.Main.Version
+	switch {
+	case !byGoRun.MatchString(path):
+		return "toolcrib"
+	case inClone:
+		return "go run " + clonePackage
+	case version == "" || version == "(devel)" || strings.HasSuffix(version, "+dirty"):
+		return "go run " + info.Path
+	}
+	return "go run " + info.Path + "@" + version
 }
 
 // inHome abbreviates the home folder in a path to ~.
