@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
@@ -68,7 +69,11 @@ func (c choices) words() (words []string) {
 
 func (c choices) text() (text string) {
 	for i, one := range c {
-		text += fmt.Sprintf("  %d  %-9s  %s\n", i+1, one[0], one[1])
+		mark := ""
+		if i == 0 {
+			mark = " (default)"
+		}
+		text += fmt.Sprintf("  %d  %-9s  %s%s\n", i+1, one[0], one[1], mark)
 	}
 	return text
 }
@@ -97,11 +102,18 @@ func (a *app) initCommand(cmd *cobra.Command) {
 			return nil, nil, staysAsItIs(f.Path)
 		}
 		err := a.askInit(&f)
+		var p initProvider
 		if err == nil {
-			err = a.writeInit(c, f)
+			p, err = a.askProvider(f.Model)
+		}
+		if err == nil {
+			err = a.writeInit(c, f, p)
 		}
 		return f, func() {
 			a.says(policy.PathText(f.Path), "written")
+			if p.text != "" {
+				a.tell(found(doctorOf(a.service).ExamineProviders(c, localUser())))
+			}
 			if c, _, err := a.configurationAnyway(); err == nil {
 				for _, change := range c.Changes() {
 					a.notice("%s", change)
@@ -191,13 +203,45 @@ func (a *app) askInit(f *initAnswers) error {
 	return err
 }
 
-// writeInit writes the configuration and trusts it, because its user has just given its content.
-func (a *app) writeInit(ctx context.Context, f initAnswers) error {
+// initProvider is the answer to the question about the provider of the model.
+type initProvider struct {
+	text   string // the section providers, or "" for none
+	secret string // name under which key is stored, or ""
+	key    []byte
+}
+
+// askProvider asks for the key of the model's provider, or the address of a server with the same API, if
+// the environment has no key.
+func (a *app) askProvider(model string) (p initProvider, err error) {
+	r, err := config.Default().ResolveModel(model)
+	t, _ := providers.Of(r.Provider.Type)
+	if err != nil || t.KeyVariable == "" || os.Getenv(t.KeyVariable) != "" || !a.inTerminal || !a.errTerminal {
+		return p, nil // no model was chosen, or it needs no key
+	}
+	key, err := a.typedOrNot(fmt.Sprintf("API key for %s, or the address of a server with its API, or enter for later",
+		r.ProviderName))
+	given := strings.TrimSpace(string(key))
+	switch {
+	case err != nil || given == "":
+		return p, err
+	case strings.HasPrefix(given, "http://"), strings.HasPrefix(given, "https://"):
+		p.text = fmt.Sprintf("providers:\n  %s: {type: %s, base_url: %q}\n", r.ProviderName, t.Name, given)
+	default:
+		p.secret, p.key = t.KeyVariable, []byte(given)
+		p.text = fmt.Sprintf("providers:\n  %s: {type: %s, api_key: \"${secret:%s}\"}\n", r.ProviderName, t.Name, p.secret)
+	}
+	return p, nil
+}
+
+// writeInit writes the configuration and trusts it, because its user has just given its content. It
+// stores the key.
+func (a *app) writeInit(ctx context.Context, f initAnswers, p initProvider) error {
 	model := "#model: openai/gpt-5-mini"
 	if f.Model != "" {
 		model = fmt.Sprintf("model: %q", f.Model)
 	}
-	text := []byte(strings.NewReplacer("MODEL\n", model+"\n", "SHELL", f.Shell, "CONFIRM", f.Confirm).Replace(initText))
+	text := []byte(strings.NewReplacer("MODEL\n", model+"\n", "SHELL", f.Shell, "CONFIRM", f.Confirm,
+		"#providers:\n", cmp.Or(p.text, "#providers:\n")).Replace(initText))
 	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return staysAsItIs(f.Path)
@@ -209,7 +253,14 @@ func (a *app) writeInit(ctx context.Context, f initAnswers) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Path)) // no configuration is better than half of one
 	}
-	return a.trustWritten(ctx, f.Path, text)
+	if err := a.trustWritten(ctx, f.Path, text); err != nil || p.text == "" {
+		return err
+	}
+	s, who, err := a.forAdministrators(a.changing)(ctx)
+	if err == nil && p.secret != "" {
+		_, err = s.Env.SetSecret(ctx, who, p.secret, p.key)
+	}
+	return err
 }
 
 // trustWritten trusts a configuration that was just written for its user, if it requires trust.

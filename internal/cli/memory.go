@@ -220,6 +220,15 @@ func (a *app) pipedSecret(what string, most int64) ([]byte, error) {
 
 // typedHidden reads a value without echo. Ctrl-c restores the terminal and stores nothing.
 func (a *app) typedHidden(what string) ([]byte, error) {
+	value, err := a.typedOrNot(what)
+	if err == nil && len(value) == 0 {
+		err = usagef("nothing was typed: there is nothing to store")
+	}
+	return value, err
+}
+
+// typedOrNot is like typedHidden, but accepts an empty value.
+func (a *app) typedOrNot(what string) ([]byte, error) {
 	fd := int(a.in.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
@@ -253,8 +262,6 @@ func (a *app) typedHidden(what string) ([]byte, error) {
 		return nil, fmt.Errorf("the terminal: %v", err)
 	case len(value) >= maxTyped:
 		return nil, usagef("a terminal gives at most %d bytes; give what is longer on standard input", maxTyped-1)
-	case len(value) == 0:
-		return nil, usagef("nothing was typed: there is nothing to store")
 	}
 	return value, nil
 }
