@@ -45,6 +45,9 @@ func newHouse(t *testing.T) *house {
 	}
 	h.do(0, "run", "--approve", "all", "go")
 	h.do(0, "--as", "guest", "run", "--approve", "deny", "go")
+	if err := os.Remove(filepath.Join(h.dir, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
 	h.do(3, "run", "go") // stays parked
 	h.do(3, "run", "go")
 	h.do(0, "runs", "cancel", "last")

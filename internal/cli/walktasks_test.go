@@ -105,7 +105,7 @@ var walkTasks = []task{
 - text: "No: Total leaves out the first price."
 `,
 		does: []press{{`go test \./\.\.\. .*y yes`, "y<Enter>"}},
-		want: []string{`exec_shell runs what tools\.shell\.allow does not list: go`, `No: Total leaves out`},
+		want: []string{`runs what tools\.shell\.allow does not list: go`, `No: Total leaves out`},
 	},
 	{
 		name: "fix a bug", line: `toolcrib run "Fix the failing test."`, script: `

@@ -65,6 +65,7 @@ type Dialog struct {
 
 	Field     Field
 	each      bool // whether calls are asked about one by one
+	all       bool // whether everything was shown, so that KeyNarrow is offered as well
 	at        int  // index of the current call then
 	decisions map[string]journal.CallDecision
 	reason    string
@@ -91,7 +92,7 @@ func (d *Dialog) Open() string {
 	case d.Problem != "":
 		return ""
 	case d.Field == NoField:
-		return d.card(head, calls) + d.always(1)
+		return d.card(head, calls) + d.meanings()
 	case d.Field == FieldLimit:
 		return d.head(head)
 	}
@@ -138,7 +139,7 @@ func (d *Dialog) Keys() []Key {
 		return DoubtKeys(d.Another)
 	}
 	absent := func(k Key) bool { return k.Name == KeyEdit && !d.Edits }
-	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each, d.Session), absent)
+	return slices.DeleteFunc(CallKeys(d.Ask.Calls, d.each, d.always()), absent)
 }
 
 // Prompt describes the input that is expected, or lists the keys.
@@ -195,9 +196,10 @@ func (d *Dialog) Press(key string) (shown string, a *Answer) {
 		d.each = true
 		return d.card("One by one", d.Ask.Calls[:1]), nil
 	case KeyAlways, KeyNarrow:
-		r := propose.Always(d.Ask.Calls, d.Session)[map[string]int{KeyNarrow: 1}[key]]
+		r := d.always()[slices.Index(alwaysKeys[:], key)]
 		return d.Style.Note(RememberText(d.Ask.Calls, r)), &Answer{Decision: journal.DecisionApprove, Remember: &r}
 	case KeyShow:
+		d.all = true
 		return d.whole(), nil
 	case KeyLater:
 		return "", d.Later()
@@ -308,18 +310,26 @@ func (d *Dialog) whole() string {
 			text += d.Style.Dim(guard.Visible(hint)) + "\n"
 		}
 	}
-	return text + d.always(2)
+	return text + d.meanings()
 }
 
-// always explains at most so many of the keys KeyAlways and KeyNarrow, if they are offered.
-func (d *Dialog) always(most int) (text string) {
-	for i, r := range propose.Always(d.Ask.Calls, d.Session) {
-		key := alwaysKeys[i]
-		if i < most && !d.each && Pressed(d.Keys(), key) != "" {
-			text += d.Style.Note(key + ": " + AlwaysText(d.Ask.Calls, r))
+// meanings explains KeyAlways and KeyNarrow, if they are offered.
+func (d *Dialog) meanings() (text string) {
+	for i, r := range d.always() {
+		if Pressed(d.Keys(), alwaysKeys[i]) != "" {
+			text += d.Style.Note(alwaysKeys[i] + ": " + AlwaysText(d.Ask.Calls, r))
 		}
 	}
 	return text
+}
+
+// always returns what KeyAlways remembers and, once everything was shown, KeyNarrow.
+func (d *Dialog) always() []journal.Remember {
+	all := propose.Always(d.Ask.Calls, d.Session)
+	if !d.all {
+		return all[:1]
+	}
+	return all
 }
 
 // alwaysKeys are the keys for the scopes of [propose.Always].
@@ -345,14 +355,14 @@ const (
 type Key struct{ Name, Word string }
 
 // CallKeys returns the keys for an approval of these calls. each reports whether they are asked
-// about one by one, session whether the run belongs to a session.
-func CallKeys(calls []journal.ApprovalItem, each, session bool) []Key {
+// about one by one. always is what an approval can be remembered for.
+func CallKeys(calls []journal.ApprovalItem, each bool, always []journal.Remember) []Key {
 	keys := []Key{{KeyYes, "yes"}, {KeyNo, "no"}, {KeyNoWhy, "no, and why"}, {KeyEdit, "edit"}}
 	if many := len(calls) > 1; many && !each {
 		keys = []Key{{KeyYes, "yes to all"}, {KeyNo, "no to all"}, {KeyNoWhy, "no, and why"}, {KeyEach, "one by one"}}
 	}
 	if !each && propose.Rememberable(calls) {
-		for i, r := range propose.Always(calls, session) {
+		for i, r := range always {
 			keys = append(keys, Key{alwaysKeys[i], alwaysWord(calls, r, i > 0)})
 		}
 	}

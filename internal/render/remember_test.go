@@ -205,6 +205,10 @@ func TestH16_AlwaysScopes(t *testing.T) {
 			Style:    Style{Width: 400},
 		}
 		d.Open()
+		if Pressed(d.Keys(), KeyNarrow) != "" {
+			t.Errorf("%s: the usual scope is offered before it was shown", c.name)
+		}
+		d.Press(KeyShow)
 		got := ""
 		for _, k := range d.Keys() {
 			if k.Name != KeyAlways && k.Name != KeyNarrow {
@@ -247,8 +251,8 @@ func TestH16_CommandInThreeRows(t *testing.T) {
 		"    runs what tools.shell.allow does not list: go",
 		"· a: go test with any arguments, in this workspace, until you revoke it",
 	}
-	if !slices.Equal(rows, want) {
-		t.Errorf("%q", rows)
+	if !slices.Equal(rows, want) || len(KeyRows(d.Prompt(), 77)) != 1 {
+		t.Errorf("%q, %s", rows, d.Prompt())
 	}
 	if shown, _ := d.Press(KeyShow); !strings.Contains(shown, "Sandbox: bubblewrap") || !strings.Contains(shown, "\n· t: this very line") {
 		t.Errorf("show all:\n%s", shown)

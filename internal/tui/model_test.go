@@ -249,7 +249,7 @@ func TestAnswers(t *testing.T) {
 		"no and why":     {one, []string{"d", "not now", "enter"}, Answer{Decision: journal.DecisionDeny, Reason: "not now"}},
 		"back":           {one, []string{"d", "hm", "esc", "y"}, Answer{Decision: journal.DecisionApprove}},
 		"always":         {one, []string{"a"}, Answer{Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberRun, Calls: journal.RememberFolder}}},
-		"this file":      {one, []string{"t"}, Answer{Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberRun}}},
+		"this file":      {one, []string{"s", "t"}, Answer{Decision: journal.DecisionApprove, Remember: &journal.Remember{Scope: journal.RememberRun}}},
 		"show":           {one, []string{"s", "y"}, Answer{Decision: journal.DecisionApprove}},
 		"all":            {two, []string{"y"}, Answer{Decision: journal.DecisionApprove}},
 		"one by one":     {two, []string{"o", "y", "n"}, Answer{Calls: map[string]journal.CallDecision{"a": approve, "b": deny}}},
