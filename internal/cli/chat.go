@@ -336,7 +336,7 @@ func (c *chat) change(ctx context.Context, start service.StartRequest, says func
 
 // memory shows one of the user's notes, read by a call through the gate.
 func (c *chat) memory(ctx context.Context, key string) error {
-	arguments := map[string]string{}
+	arguments := map[string]any{}
 	if key != "" {
 		arguments["key"] = key
 	}
@@ -361,7 +361,11 @@ func (ownCommand) Answer(_ context.Context, q service.Question) (a service.Answe
 // command runs a command that the user typed: a call of exec_shell that the gate judges like any other. Its
 // questions are answered by [ownCommand]; refusals, protection and the sandbox apply.
 func (c *chat) command(ctx context.Context, line string) error {
-	r, err := c.given(ctx, shell.Name, map[string]any{"command": line, "write": true})
+	arguments := map[string]any{"command": line}
+	if c.mode.Load() < modeReadOnly && !c.agent.ReadOnly {
+		arguments["write"] = true
+	}
+	r, err := c.given(ctx, shell.Name, arguments)
 	switch {
 	case err != nil || r == nil || r.Status == toolcrib.ResultRefused:
 	case r.Untrusted:
