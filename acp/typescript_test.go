@@ -131,7 +131,8 @@ func TestACP_OfficialClient(t *testing.T) {
 	edit := &fix.Asked[0]
 	want(4, edit.ToolCall.Kind == "edit" && edit.ToolCall.Content[0].OldText == "a - b\n" &&
 		edit.ToolCall.Content[0].NewText == "a + b\n" && edit.ToolCall.Locations[0].Path == filepath.Join(d.work, "sum.txt") &&
-		edit.Options[0].Kind == "allow_once" && edit.Options[1].Kind == "allow_always" && edit.Options[2].Kind == "reject_once" &&
+		edit.Options[0].Kind == "allow_once" && edit.Options[1].Kind == "allow_always" && edit.Options[2].Kind == "allow_always" &&
+		edit.Options[3].Kind == "reject_once" &&
 		len(edit.Meta["toolcrib/digest"]) == 64)
 	want(4, fix.Asked[1].ToolCall.Title == "sh check.sh" && fix.Asked[1].ToolCall.Kind == "execute")
 	whole, _ := json.Marshal(fix.Updates)
