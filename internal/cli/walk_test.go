@@ -171,7 +171,7 @@ func TestFirstMinute(t *testing.T) {
 		"exec_shell wc -l README.md", "This call needs your approval", "write_file toolcrib-note.md",
 		"you decide about writes", "new file toolcrib-note.md", "+Look 1 of the offline model: 24 folders, 25 files",
 		"a always in this folder", "later? y", "approved by local:", "Successfully wrote", "Here I found 24 folders and 25 files",
-		"what happened: `toolcrib runs show last`", "why writing asks", "a few rules, not a language model",
+		"what happened: toolcrib runs show last", "why writing asks", "a few rules, not a language model",
 		"offline/offline", "toolcrib runs show run_", "[0]>",
 	} {
 		_, after, ok := strings.Cut(rest, want)
