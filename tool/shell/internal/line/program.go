@@ -1,17 +1,17 @@
 package line
 
 import (
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-// Program returns the plan for one program, of which nothing is known, without a line. args begin with its
+// Program returns the plan for the program in file, of which nothing is known, without a line. args begin with its
 // name. Words that may be files are targets. With strict it runs in the sandbox in which it can only read. If
 // inside is set, no target may be outside the workspace.
-func (r *Rules) Program(path string, args []string, strict, inside bool) (*Plan, error) {
+func (r *Rules) Program(file string, args []string, strict, inside bool) (*Plan, error) {
 	if r.Hides(r.Dir) {
 		return nil, protects("the workspace is in a protected folder")
 	}
@@ -22,7 +22,7 @@ func (r *Rules) Program(path string, args []string, strict, inside bool) (*Plan,
 	if err := d.unjudged(args[1:]); err != nil {
 		return nil, err
 	}
-	program := toolcrib.Program{Name: toolcrib.Word{Text: filepath.Base(args[0])}}
+	program := toolcrib.Program{Name: toolcrib.Word{Text: path.Base(args[0])}}
 	for _, text := range args[1:] {
 		program.Args = append(program.Args, toolcrib.Word{Text: text})
 	}
@@ -30,7 +30,7 @@ func (r *Rules) Program(path string, args []string, strict, inside bool) (*Plan,
 		d.ReadOnly = BySandbox
 	}
 	d.Programs = []toolcrib.Program{program}
-	d.Steps = []Step{{Commands: []Command{{Path: path, Args: args, Out: ToOut, Err: ToErr, NoInput: true}}}}
+	d.Steps = []Step{{Commands: []Command{{Path: file, Args: args, Out: ToOut, Err: ToErr, NoInput: true}}}}
 	for i := range d.Targets {
 		t := &d.Targets[i]
 		if t.Write = !strict; inside && !within(t.Name, r.Dir) {
