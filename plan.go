@@ -132,6 +132,8 @@ type Concern struct {
 	Why    string // what the call does, to be read after the name of the tool
 	// Instead is advice that would let the call run without a person. It may be "".
 	Instead string
+	// Run reports whether an approval also answers the same concern of later calls of the run.
+	Run bool
 }
 
 // Preview is shown to a person before a decision. The gate bounds it.

@@ -95,7 +95,7 @@ func (d *driver) overrule(v gate.Verdict) (*gate.Verdict, error) {
 // factsOf returns the current facts about the run, from its journal, for the gate.
 func factsOf(s *State) gate.Facts {
 	facts := gate.Facts{
-		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint,
+		Run: s.Run, Session: s.Start.Session, Offered: s.OfferedNow(), Repeated: s.Repeated, Taint: s.Taint, Agreed: s.Agreed,
 		Share: func(id string) string { return noShare(s, id) }, Place: places(s), Begun: begunCalls(s),
 	}
 	if len(s.Start.Ran) > 0 {

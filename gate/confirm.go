@@ -198,9 +198,14 @@ func (j *judgement) questions() []asked {
 		if c.Reason == toolcrib.ReasonUnlistedProgram && j.lineRemembered() {
 			continue
 		}
-		all = append(all, asked{Question: journal.Question{
-			Reason: c.Reason, Says: hashed(c.Why), Text: j.entry.spec.Name + " " + strings.ReplaceAll(c.Why, ";", ","),
-		}, instead: c.Instead})
+		q := journal.Question{
+			Reason: c.Reason, Says: hashed(c.Why), Run: c.Run,
+			Text: j.entry.spec.Name + " " + strings.ReplaceAll(c.Why, ";", ","),
+		}
+		if c.Run && slices.ContainsFunc(j.facts.Agreed, q.Same) {
+			continue
+		}
+		all = append(all, asked{Question: q, instead: c.Instead})
 	}
 	q := j.gate.question(j.entry, j.effect)
 	if !q.asks || j.lifted() {

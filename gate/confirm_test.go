@@ -225,12 +225,13 @@ type askingTool struct {
 	plainTool
 	why, instead string
 	reason       toolcrib.Reason
+	forRun       bool
 }
 
 func (a *askingTool) Plan(context.Context, toolcrib.Call) (*toolcrib.Plan, error) {
 	p := &toolcrib.Plan{Run: a.Call}
 	if a.why != "" {
-		p.Concerns = []toolcrib.Concern{{Reason: cmp.Or(a.reason, toolcrib.ReasonNeedsConfirmation), Why: a.why, Instead: a.instead}}
+		p.Concerns = []toolcrib.Concern{{Reason: cmp.Or(a.reason, toolcrib.ReasonNeedsConfirmation), Why: a.why, Instead: a.instead, Run: a.forRun}}
 	}
 	return p, nil
 }
@@ -249,11 +250,34 @@ func TestH16_AToolAsks(t *testing.T) {
 	}
 }
 
+// A concern that is answered for the run is not asked about again; one that is answered for a call is.
+func TestH16_AToolAsksOnceForARun(t *testing.T) {
+	asking := &askingTool{plainTool: plainTool{writes("x")}, why: "reaches a.test", forRun: true}
+	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever})
+	first := judgeOne(t, g, call("1", "x", `{}`))
+	if first.Decision != toolcrib.Ask || len(first.Questions) != 1 || !first.Questions[0].Run {
+		t.Fatalf("%+v", first)
+	}
+	facts, scope := offering(g), wide()
+	facts.Agreed = first.Questions
+	if v := judge(t, g, alice(), scope, facts, call("2", "x", `{"a":1}`))[0]; v.Decision != toolcrib.Allow {
+		t.Errorf("%q: %q", v.Decision, v.Message)
+	}
+	asking.why = "reaches b.test"
+	if v := judge(t, g, alice(), scope, facts, call("2", "x", `{}`))[0]; v.Decision != toolcrib.Ask {
+		t.Errorf("another host: %q: %q", v.Decision, v.Message)
+	}
+	asking.why, asking.forRun = "reaches a.test", false
+	if v := judge(t, g, alice(), scope, facts, call("2", "x", `{}`))[0]; v.Decision != toolcrib.Ask {
+		t.Errorf("of each call: %q: %q", v.Decision, v.Message)
+	}
+}
+
 // A program that is not listed is asked about whatever tools.confirm says. A remembered approval of
 // the same arguments answers that; --approve all does not, and without a person the model reads how to
 // allow it.
 func TestUnlistedProgram(t *testing.T) {
-	asking := &askingTool{plainTool{writes("x")}, "runs y", "List y.", toolcrib.ReasonUnlistedProgram}
+	asking := &askingTool{plainTool{writes("x")}, "runs y", "List y.", toolcrib.ReasonUnlistedProgram, false}
 	g := gateOf(t, gate.Options{Tools: []toolcrib.Tool{asking}, Confirm: gate.ConfirmNever})
 	dir := t.TempDir()
 	scope := wide()

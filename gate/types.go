@@ -62,6 +62,8 @@ type Facts struct {
 	Taint []string
 	// Remembered has earlier approvals that apply to later calls as well.
 	Remembered []journal.Remembered
+	// Agreed has the questions that were approved for the rest of the run ([journal.Question.Run]).
+	Agreed []journal.Question
 	// Lasting returns those from outside the run. It is called for a question that they may answer.
 	// It may be nil.
 	Lasting func() []journal.Remembered

@@ -321,6 +321,7 @@ type Question struct {
 	Effect  toolcrib.Effect `json:"effect,omitempty"`  // effect of the call, if it is relevant
 	Sources []string        `json:"sources,omitempty"` // sources of the untrusted data that the run has read
 	Text    string          `json:"text"`              // the question in words
+	Run     bool            `json:"run,omitempty"`     // an approval also answers it for later calls of the run
 }
 
 // Same reports whether two questions are the same, whatever their texts.

@@ -440,6 +440,13 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	if c.Retried && d.Decision == journal.DecisionApprove {
 		c.RetryBound = c.Approved(&d).Binding
 	}
+	if d.Decision == journal.DecisionApprove {
+		for _, q := range s.shown(c.ID).Questions {
+			if q.Run && !slices.ContainsFunc(s.Agreed, q.Same) {
+				s.Agreed = append(s.Agreed, q)
+			}
+		}
+	}
 	switch {
 	case d.Decision == journal.DecisionDeny:
 		s.Denied = s.Denied || !unattended

@@ -63,7 +63,9 @@ type Calls struct {
 	Taint []string
 	// Remembered are approvals in this run that apply to later calls as well.
 	Remembered []journal.Remembered
-	IDs        map[string]bool // IDs in use
+	// Agreed are the questions that were approved for the rest of the run.
+	Agreed []journal.Question
+	IDs    map[string]bool // IDs in use
 
 	repeat repeat
 }
