@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/notify/address"
 	"github.com/toolcrib/toolcrib/internal/providers"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
@@ -275,6 +276,11 @@ type (
 	JSON = yamltree.JSON
 	// ToolChoice is written auto, none, required or {name: TOOL}.
 	ToolChoice toolcrib.ToolChoice
+	// Network is written false, ask, or as a list of hosts.
+	Network struct {
+		Ask   bool
+		Hosts []string
+	}
 )
 
 // decoder fills a Config from the tree of a file.
@@ -371,6 +377,33 @@ func (c *ToolChoice) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltre
 		*c = ToolChoice{Mode: toolcrib.ChoiceName, Name: n.Entries[0].Value.Text}
 	default:
 		d.Errorf(n, "must be auto, none, required or {name: TOOL}")
+	}
+}
+
+// maxNetwork bounds the hosts of tools.shell.network.
+const maxNetwork = 1000
+
+// DecodeYAML decodes false, ask, or a list of hosts.
+func (w *Network) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, _ yamltree.Field) {
+	*w = Network{}
+	switch {
+	case n.Kind == yamltree.Bool && !n.IsTrue():
+	case n.Kind == yamltree.Text && n.Text == "ask":
+		w.Ask = true
+	case n.Kind == yamltree.List && len(n.Items) <= maxNetwork:
+		w.Hosts = []string{}
+		for _, item := range n.Items {
+			problem := "must be a text"
+			if item.Kind == yamltree.Text {
+				problem = hosts.CheckHost(item.Text)
+			}
+			if problem != "" {
+				d.Errorf(item, "%s", problem)
+			}
+			w.Hosts = append(w.Hosts, item.Text)
+		}
+	default:
+		d.Errorf(n, "must be false, ask, or a list of at most %d hosts, such as [registry.npmjs.org]", maxNetwork)
 	}
 }
 

@@ -336,7 +336,7 @@ type Shell struct {
 	Mode    string   `yaml:"mode" layers:"any|ask|allowlist|off" default:"ask" enum:"ask|allowlist|any|off"`
 	Allow   []string `yaml:"allow" layers:"widens" default:"[echo, cat, ls, pwd, head, tail, wc, grep, find, sort, uniq, diff, date, true, false, test]" max:"1000" words:"true" format:"program"`
 	Sandbox string   `yaml:"sandbox" layers:"best_effort|required" default:"best_effort" enum:"required|best_effort"`
-	Network bool     `yaml:"network" layers:"true|false" default:"false"`
+	Network Network  `yaml:"network" layers:"network" default:"false"`
 	// Unconfined lists users, and groups as group:NAME.
 	Unconfined []string `yaml:"unconfined" layers:"user" default:"[]" max:"1000" format:"word" words:"true"`
 

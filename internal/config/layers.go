@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/yamltree"
 )
 
@@ -27,6 +28,7 @@ const (
 	layerBoth    = "both"    // patterns for what both lists match; null matches everything
 	layerWidens  = "widens"  // the project's; more entries allow more
 	layerCommand = "command" // whole; each of the project's is a program that it may run
+	layerNetwork = "network" // the strictest of false, ask and hosts; of two lists the hosts of both
 	layerRules   = "rules"
 	layerBudgets = "budgets"
 	// Any other tag has the values from the weakest to the strictest, separated by |. The strictest
@@ -123,6 +125,9 @@ func (m *merger) merge(user, project *yamltree.Node, f yamltree.Field) *yamltree
 		}
 		return m.lists(user, project, rule)
 	}
+	if rule == layerNetwork && mine && user.Kind == yamltree.List && project.Kind == yamltree.List {
+		return m.lists(user, project, rule)
+	}
 	least := f.DefaultNode()
 	if mine {
 		least = user
@@ -143,6 +148,8 @@ func (m *merger) merge(user, project *yamltree.Node, f yamltree.Field) *yamltree
 // strictness returns a number that is greater for a stricter value.
 func strictness(n *yamltree.Node, f yamltree.Field) float64 {
 	switch f.Layers {
+	case layerNetwork:
+		return map[yamltree.Kind]float64{yamltree.List: 0, yamltree.Text: 1, yamltree.Bool: 2}[n.Kind]
 	case layerLeast, layerCap:
 		number := number(n, f.Type)
 		if number == 0 && f.Layers == layerCap {
@@ -278,7 +285,7 @@ func (m *merger) lists(user, project *yamltree.Node, rule string) *yamltree.Node
 	out.Items = []*yamltree.Node{}
 	for _, item := range project.Items {
 		for _, mine := range user.Items {
-			for _, pattern := range overlap(item.Text, mine.Text, map[[2]string][]string{}) {
+			for _, pattern := range common(item.Text, mine.Text, rule) {
 				if !hasText(out.Items, pattern) {
 					one := *item
 					if pattern == mine.Text {
@@ -294,6 +301,17 @@ func (m *merger) lists(user, project *yamltree.Node, rule string) *yamltree.Node
 		m.change(changeKeeps, project, "%s; of %s only what both match", said(user), said(project))
 	}
 	return &out
+}
+
+// common returns the entries of a list for what two entries both match.
+func common(a, b, rule string) []string {
+	if rule != layerNetwork {
+		return overlap(a, b, map[[2]string][]string{})
+	}
+	if both := hosts.Both(a, b); both != "" {
+		return []string{both}
+	}
+	return nil
 }
 
 // rules returns the rules of both files. Of rules with the same content or, if they allow, with the
@@ -409,9 +427,14 @@ func (m *merger) floors(user, project *yamltree.Node) {
 	for _, e := range entriesOf(entryOf(project, "mcpServers")) {
 		m.raise(entryOf(servers, e.Key), e.Value, "confirm", order, confirm)
 	}
-	shell, commands := entryOf(tools, "shell"), entryOf(tools, "commands")
+	commands, network := entryOf(tools, "commands"), entryOf(entryOf(tools, "shell"), "network")
+	if network != nil { // the network of a command is open, which is more than hosts
+		none := *network
+		none.Kind, none.Text, none.Items = yamltree.Bool, "false", nil
+		network = &none
+	}
 	for _, e := range entriesOf(entryOf(its, "commands")) {
-		m.raise(entryOf(commands, e.Key), e.Value, "network", "true|false", entryOf(shell, "network"))
+		m.raise(entryOf(commands, e.Key), e.Value, "network", "true|false", network)
 	}
 	for _, e := range entriesOf(entryOf(project, "agents")) {
 		mine := entryOf(entryOf(user, "agents"), e.Key)

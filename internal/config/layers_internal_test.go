@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite testdata/layers.txt")
 func TestN5_EachKeyHasALayerRule(t *testing.T) {
 	known := []string{
 		layerNearest, layerKeys, layerUser, layerWhole, layerLeast, layerCap, layerAll, layerBoth, layerWidens, layerRules,
-		layerBudgets, layerCommand,
+		layerBudgets, layerCommand, layerNetwork,
 	}
 	var lines []string
 	var walk func(key string, f yamltree.Field)

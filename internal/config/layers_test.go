@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/hosts"
 )
 
 // two are the folders of a user's configuration and of a project's.
@@ -46,7 +47,7 @@ var strictKeys = []strictKey{
 	{"tools.enabled", []string{"true", "false"}, func(c *config.Config) any { return c.Tools.Enabled }},
 	{"tools.shell.mode", []string{"any", "ask", "allowlist", "off"}, func(c *config.Config) any { return c.Tools.Shell.Mode }},
 	{"tools.shell.sandbox", []string{"best_effort", "required"}, func(c *config.Config) any { return c.Tools.Shell.Sandbox }},
-	{"tools.shell.network", []string{"true", "false"}, func(c *config.Config) any { return c.Tools.Shell.Network }},
+	{"tools.shell.network", []string{"[a.test]", "ask", "false"}, func(c *config.Config) any { return fmt.Sprint(c.Tools.Shell.Network) }},
 	{"agents.a.taint.writes", []string{"allow", "ask", "deny"}, func(c *config.Config) any { return c.Agents["a"].Taint.Writes }},
 	{"agents.a.read_only", []string{"false", "true"}, func(c *config.Config) any { return c.Agents["a"].ReadOnly }},
 	{"agents.a.limits.max_iterations", []string{"200", "20", "1"}, func(c *config.Config) any { return c.Agents["a"].Limits.MaxIterations }},
@@ -183,6 +184,57 @@ func TestN5_ListsOfBothRefuse(t *testing.T) {
 		for _, user := range []string{"ann", "bob"} {
 			if a, b := of(mine, user), of(both, user); a > 0 && (b == 0 || b > a) {
 				t.Fatalf("%s may have %d requests instead of %d:\n%s\n%s", user, b, a, texts[0], texts[1])
+			}
+		}
+	})
+}
+
+// Of two lists of hosts for commands, the hosts apply that both reach.
+func TestN5_HostsOfBoth(t *testing.T) {
+	files := newTwo(t)
+	entries := []string{
+		"a.test", "b.a.test", "'*.a.test'", "'*.b.a.test'", "'a.test:443'", "'a.test:8080'", "'*'", "localhost", "127.0.0.1", "8.8.8.8",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var lists [2]string
+		for side := range lists {
+			n := rapid.IntRange(0, 4).Draw(t, "entries")
+			lists[side] = "[" + strings.Join(rapid.Permutation(entries).Draw(t, "order")[:n], ", ") + "]"
+		}
+		both, err := files.load("tools: {shell: {network: "+lists[0]+"}}", "tools: {shell: {network: "+lists[1]+"}}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := func(text string) hosts.List {
+			c, err := config.Parse("x", []byte("tools: {shell: {network: "+text+"}}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := hosts.NewList(c.Tools.Shell.Network.Hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		merged, err := hosts.NewList(both.Tools.Shell.Network.Hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := of(lists[0]), of(lists[1])
+		for _, address := range []string{
+			"https://a.test/", "http://a.test/", "https://b.a.test/", "https://c.b.a.test/", "https://a.test:8080/", "https://x.test/",
+			"http://localhost/", "http://127.0.0.1/", "https://8.8.8.8/",
+		} {
+			u, err := hosts.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, namedA := one.Allows(u)
+			b, namedB := two.Allows(u)
+			got, named := merged.Allows(u)
+			local := hosts.Loopback(u.Hostname())
+			if got && (!a || !b || local && named && !(namedA && namedB)) || !got && a && b && !(local && !(namedA && namedB)) {
+				t.Fatalf("%s: %v of %s and %s: %q", address, got, lists[0], lists[1], both.Tools.Shell.Network.Hosts)
 			}
 		}
 	})

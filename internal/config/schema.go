@@ -118,6 +118,10 @@ func (f schemaField) describe(t reflect.Type) object {
 			"required":             []string{"name"},
 			"additionalProperties": false,
 		}}}
+	case reflect.TypeFor[Network]():
+		return object{"oneOf": []any{object{"enum": []any{false, "ask"}}, object{
+			"type": "array", "items": object{"type": "string"}, "maxItems": maxNetwork,
+		}}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -256,6 +260,14 @@ func written(v reflect.Value, value func(Value) string) *yamltree.Node {
 			return text(x.Mode)
 		}
 		return &yamltree.Node{Kind: yamltree.Map, Entries: []yamltree.Entry{{Key: "name", Value: text(x.Name)}}}
+	case Network:
+		switch {
+		case x.Ask:
+			return text("ask")
+		case x.Hosts != nil:
+			return written(reflect.ValueOf(x.Hosts), value)
+		}
+		return written(reflect.ValueOf(false), value)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -4,6 +4,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -31,6 +32,9 @@ type Guard struct {
 	Resolver     *net.Resolver // if nil, that of the system
 }
 
+// ErrUnnamed is the error for a host that the call, from which the list comes, does not name.
+var ErrUnnamed = errors.New("the call does not name the host")
+
 func denied(format string, args ...any) error {
 	return toolcrib.Failf(toolcrib.PermissionDenied, format, args...)
 }
@@ -43,7 +47,9 @@ func (g *Guard) Check(u *url.URL) (private bool, err error) {
 	case g.Deny.Denies(u):
 		return false, denied("%s is in tools.web.deny", u.Host)
 	case !allowed && g.Key == "":
-		return false, denied("%s is not in the argument network of the call", u.Host)
+		err := toolcrib.Failf(toolcrib.PermissionDenied, "%s is not in the argument network of the call", u.Host)
+		err.Err = ErrUnnamed
+		return false, err
 	case !allowed && g.Allow.Narrow(u): // the whole host would be more than requested
 		return false, denied("%s has %s, but not this address; a person can add %q to the list", g.Key, u.Host,
 			(&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())

@@ -49,7 +49,7 @@ type Record struct {
 	Host           string // with its port
 	Connections    int
 	Sent, Received int64
-	Refused        error // why it was refused the last time, or nil
+	Refused        *toolcrib.ToolError // why it was refused the last time, or nil
 }
 
 // Serve serves the connections of a listener until ctx ends, and closes the listener. When it returns, all

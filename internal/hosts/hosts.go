@@ -233,6 +233,49 @@ func (l List) Allows(u *url.URL) (allowed, named bool) {
 	return l.any && Port(u) == defaultPort(u.Scheme), false
 }
 
+// Loopback reports whether an entry names this machine ([Loopback]).
+func (l List) Loopback() bool {
+	return slices.ContainsFunc(l.entries, func(e entry) bool { return Loopback(e.host) })
+}
+
+// Both returns the entry for what two entries of a list both match, or "". It takes entries of hosts, with or
+// without a port. Of a list with * an entry may name what is at a private address, which * does not match.
+func Both(a, b string) string {
+	x, errX := readEntry(a)
+	y, errY := readEntry(b)
+	switch {
+	case a == b, errX == nil && errY == nil && y.covers(x):
+		return a
+	case errX == nil && errY == nil && x.covers(y), a == "*" && errY == nil && y.public():
+		return b
+	case b == "*" && errX == nil && x.public():
+		return a
+	}
+	return ""
+}
+
+// covers reports whether the entry matches everything that another one matches.
+func (e *entry) covers(o entry) bool {
+	port := e.port == o.port || e.port == "" && (o.port == "80" || o.port == "443")
+	host := e.host == o.host && e.below == o.below || e.below && strings.HasSuffix(o.host, "."+e.host)
+	return port && host && e.scheme == "" && o.scheme == ""
+}
+
+// public reports whether the entry matches only hosts that * matches, unless a name is at a private address.
+func (e *entry) public() bool {
+	addr, err := netip.ParseAddr(e.host)
+	usual := e.port == "" || e.port == "80" || e.port == "443"
+	return usual && e.host != "localhost" && (err != nil || ReachOf(addr) == Public)
+}
+
+// CheckHost returns the problem with an entry of a list in which entries have no scheme and no path, or "".
+func CheckHost(text string) string {
+	if CheckEntry(text) != "" || strings.Contains(text, "://") {
+		return "must be host, host:port, *.host or *"
+	}
+	return ""
+}
+
 // Empty reports whether the list matches no URL.
 func (l List) Empty() bool { return len(l.entries) == 0 && !l.any }
 

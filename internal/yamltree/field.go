@@ -83,7 +83,7 @@ func (f Field) DefaultNode() *Node {
 			}
 		}
 		return out
-	case f.Type.Kind() == reflect.Bool:
+	case f.Type.Kind() != reflect.String && (f.Default == "true" || f.Default == "false"):
 		return &Node{Kind: Bool, Text: f.Default, Default: true}
 	}
 	if _, err := strconv.ParseFloat(f.Default, 64); err == nil {

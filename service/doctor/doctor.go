@@ -264,7 +264,7 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 	if r.Seccomp {
 		walls = append(walls, "seccomp")
 	}
-	detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", "))
+	detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", ")) + networkFound(set.Network, r)
 	if r.Bubblewrap != "" {
 		return detail, "", nil
 	}
@@ -274,6 +274,20 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 		return "", "", errors.New(detail + "is refused (tools.shell.sandbox is required)")
 	}
 	return detail + "asks", "", nil
+}
+
+// networkFound says what commands reach, or "" if they have no network.
+func networkFound(set config.Network, r shell.Report) string {
+	switch n := len(set.Hosts); {
+	case !set.Ask && n == 0:
+		return ""
+	case r.Bubblewrap == "":
+		return "; tools.shell.network is off: it needs bubblewrap"
+	case set.Ask:
+		return "; network: asks about each host"
+	default:
+		return fmt.Sprintf("; network: %d entries of tools.shell.network", n)
+	}
 }
 
 // checkApprovals reports whether the addresses of approvals.notify are valid. It sends nothing.

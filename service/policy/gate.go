@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -271,7 +272,7 @@ func (p *Policy) shellOptions(protected gate.Protected, elsewhere bool) (options
 	return shell.Options{
 		Path: path, Env: variables, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report,
 		Unconfined: p.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
-		Network:   set.Network,
+		Network:   p.network(),
 		Protected: protected.Write, ProtectedNames: protected.Names, Hidden: protected.Touch, Except: protected.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
 			if call.Notice != nil {
@@ -465,6 +466,15 @@ func (p *Policy) details(context.Context) map[string]string {
 		facts["log_file"] = file
 	}
 	return facts
+}
+
+// network returns the network of commands. What they transfer counts as what web_fetch does.
+func (p *Policy) network() shell.Network {
+	set, c, o := p.env.Config.Tools.Shell.Network, &p.env.Config.Tools.Web, p.web()
+	return shell.Network{
+		Ask: set.Ask, Hosts: set.Hosts, Deny: c.Deny, AllowPrivate: c.AllowPrivate,
+		Budget: egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Ledger: o.Ledger, CountedFor: o.CountedFor},
+	}
 }
 
 // web returns the options of web_fetch and web_search.

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -39,6 +41,7 @@ type background struct {
 type process struct {
 	id    string
 	line  string
+	proxy *egress.Proxy // or nil
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 
@@ -175,7 +178,7 @@ func (g *background) find(run toolcrib.RunID, id string) *process {
 // start starts a plan in the background, and closes the plan when the command ends.
 func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most time.Duration) (toolcrib.Output, error) {
 	stopped, stop := context.WithCancelCause(context.Background())
-	b := &process{id: "proc_" + call.ID, line: p.Command, stop: stop, ended: make(chan struct{})}
+	b := &process{id: "proc_" + call.ID, line: p.Command, proxy: p.proxy, stop: stop, ended: make(chan struct{})}
 	work := func(lasting context.Context) {
 		defer s.background.forget(call.Run, b)
 		defer p.w.Close()
@@ -184,6 +187,7 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 		defer context.AfterFunc(stopped, func() { cancel(errStopped) })()
 		defer time.AfterFunc(most, func() { cancel(errLasting) }).Stop()
 		res, err := s.run(timed, call, p, b.output, func() {})
+		s.connected(call, p, &res)
 		b.end(timed, res, err)
 		<-lasting.Done() // until then read_output can find it
 	}
@@ -282,6 +286,7 @@ func (c *companion) do(ctx context.Context, call toolcrib.Call, in asked) (toolc
 	}
 	view := processView{ID: in.ID, Status: "gone", Message: "There is no such process. " +
 		"Commands in the background are stopped when the run waits for a person, is interrupted, or ends; start it again if it is needed."}
+	from := ""
 	if b := c.of.find(call.Run, in.ID); b != nil {
 		most := time.Duration(min(max(in.Wait, 0), maxWait)) * time.Second
 		if c.stop {
@@ -289,11 +294,11 @@ func (c *companion) do(ctx context.Context, call toolcrib.Call, in asked) (toolc
 			most = 5 * time.Second
 		}
 		b.wait(ctx, most)
-		view = b.current()
+		view, from = b.current(), sources(b.proxy)
 	}
 	out, err := view.out()
-	if call.Tainted {
-		out.Untrusted, out.Source = true, Name
+	if call.Tainted || from != "" {
+		out.Untrusted, out.Source = true, cmp.Or(from, Name)
 	}
 	return out, err
 }

@@ -41,7 +41,8 @@ func TestC12_CallsThatAreTakenAway(t *testing.T) {
 	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		for _, network := range []bool{false, true} {
-			made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: network}), folder(t)
+			made, dir := tool(t, shell.Options{Mode: shell.ModeAny, Report: report}), folder(t)
+			shell.Open(made, network)
 			var line, want strings.Builder
 			for _, call := range shell.DeniedCalls() {
 				fmt.Fprintf(&line, "$! = 0; syscall(%d, 0, 0, 0, 0, 0); print %d, \" \", $!+0, \"\\n\";", call, call)
@@ -100,7 +101,8 @@ func TestC12_NoSetUserID(t *testing.T) {
 	}
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		for _, network := range []bool{false, true} {
-			dir, made := folder(t), tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: network})
+			dir, made := folder(t), tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+			shell.Open(made, network)
 			for name, mode := range map[string]os.FileMode{"was": 0o755 | os.ModeSetuid | os.ModeSetgid, "plain": 0o755} {
 				write(t, filepath.Join(dir, name), "#!/bin/true\n")
 				if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -27,6 +28,12 @@ func Bound(made toolcrib.Tool, memory, disk, files uint64, threads int) {
 		return b
 	}
 }
+
+// Open lets programs reach any network.
+func Open(made toolcrib.Tool, open bool) { made.(*shell).options.open = open }
+
+// Resolve sets the resolver of the network.
+func Resolve(n *Network, r *net.Resolver) { n.resolver = r }
 
 // Visit sets how many entries of the workspace are visited.
 func Visit(made toolcrib.Tool, entries int) { made.(*shell).options.visits = entries }

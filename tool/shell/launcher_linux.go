@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +41,9 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		l.Mounts, l.Loopback = l.mounts(), l.Offline
 		if l.Mounts && l.lower != "" {
 			l.Cache = overlay(l.scratch, l.lower)
+		}
+		if l.proxy != nil {
+			l.Proxied = proxied()
 		}
 		if l.Rules != nil {
 			l.Rules.Closed = false
@@ -92,10 +94,10 @@ func (l *launcher) begin(args []string, files []*os.File) error {
 		return fault("no pipe", err)
 	}
 	defer func() { _ = jobRead.Close() }()
-	statusRead, statusWrite, err := os.Pipe()
+	statusRead, statusWrite, err := statusPair()
 	if err != nil {
 		_ = jobWrite.Close()
-		return fault("no pipe", err)
+		return fault("no socket", err)
 	}
 	defer func() { _ = statusWrite.Close() }()
 	c := &sandboxed{jobs: jobWrite, status: statusRead, ended: make(chan struct{})}
@@ -161,18 +163,15 @@ func (l *launcher) finish(stop <-chan struct{}) jail.Outcome {
 	}()
 	// If the copy has ended, its outcome is missing, which is handled below.
 	go func() { _ = json.NewEncoder(c.jobs).Encode(&l.Job) }()
-	told := make(chan []byte, 1)
-	go func() {
-		data, _ := io.ReadAll(io.LimitReader(c.status, maxStatus))
-		told <- data
-	}()
+	outcome, end := l.outcome(c.status)
+	defer end()
 	<-c.ended
 	stopped := c.ctx.Err() != nil
 	jail.EndGroup(c.cmd.Process.Pid)
 	_ = c.jobs.Close()
 	_ = c.status.SetReadDeadline(time.Now().Add(pipeGrace))
 	out := jail.Outcome{}
-	if err := json.Unmarshal(<-told, &out); err != nil {
+	if err := json.Unmarshal(outcome(), &out); err != nil {
 		out = jail.Outcome{Exit: -1, Setup: "the sandboxed process ended without a message"}
 	}
 	_ = c.status.Close()
@@ -216,7 +215,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		name, value, _ := strings.Cut(variable, "=")
 		args = append(args, "--setenv", name, value)
 	}
-	if !l.options.Network {
+	if !l.options.open {
 		args = append(args, "--unshare-net")
 	}
 	for _, path := range systemFolders() {
@@ -228,7 +227,7 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		}
 		args = append(args, "--ro-bind-try", path, path)
 	}
-	for _, path := range systemFiles(l.options.Network) {
+	for _, path := range systemFiles(l.options.open) {
 		if f := openSmall(path); f != nil {
 			args, copied = append(args, "--file", strconv.Itoa(firstCopied+len(copied)), path), append(copied, f)
 			continue
@@ -344,8 +343,8 @@ func (l *launcher) toolchains() (paths []string) {
 // rules returns the Landlock rules of the job.
 func (l *launcher) rules(toolchains []string) *jail.Rules {
 	r := &jail.Rules{
-		ABI: l.report.LandlockABI, Closed: !l.options.Network,
-		Read: systemFiles(l.options.Network), Data: devices(), Write: []string{l.scratch},
+		ABI: l.report.LandlockABI, Closed: !l.options.open,
+		Read: systemFiles(l.options.open), Data: devices(), Write: []string{l.scratch},
 	}
 	shown := *l.options
 	shown.Hidden = slices.Concat(shown.Hidden, l.installed.private)
@@ -424,13 +423,12 @@ func systemFiles(network bool) []string {
 		"/etc/timezone", "/etc/nsswitch.conf",
 		"/etc/passwd", "/etc/group", "/etc/locale.alias", "/etc/alternatives", "/etc/os-release", "/etc/mime.types",
 		"/etc/services", "/etc/protocols", "/etc/terminfo", "/etc/magic", "/etc/hosts", "/etc/host.conf",
-		"/etc/ssl/openssl.cnf", "/etc/ssl/certs",
+		"/etc/ssl/openssl.cnf", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates",
 	}
 	of, _ := filepath.Glob("/etc/ld.so.conf.d/*")
 	files = append(files, of...)
 	if network {
-		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/etc/pki/tls/certs",
-			"/etc/pki/ca-trust/extracted", "/etc/ca-certificates", "/run/systemd/resolve")
+		files = append(files, "/etc/resolv.conf", "/etc/gai.conf", "/run/systemd/resolve")
 	}
 	return files
 }

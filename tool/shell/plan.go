@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
@@ -26,7 +27,9 @@ type plan struct {
 	root    fs.FileInfo // the workspace as it was judged
 	set     *Options    // options with the links in their paths resolved
 	w       *workspace
-	gap     string // what the sandbox cannot prevent, or ""
+	gap     string        // what the sandbox cannot prevent, or ""
+	reach   []string      // hosts that the call names, in canonical form
+	proxy   *egress.Proxy // proxy of the call that runs, or nil
 
 	notStrict string   // why the strict sandbox cannot be used although the line asks for it, or ""
 	special   []string // files to be masked in it
@@ -56,7 +59,7 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 	defer w.Close()
 	p := &plan{arguments: in, timeout: timeout, set: s.options.resolved(w.Dir), w: w}
 	rules := s.rules(p.set, w)
-	if s.options.Mode == ModeAsk && !in.Write {
+	if s.options.Mode == ModeAsk && !in.Write && len(in.Network) == 0 {
 		rules.Strict = func() bool {
 			p.notStrict = s.strict(p)
 			return p.notStrict == ""
@@ -66,6 +69,12 @@ func (s *shell) plan(call toolcrib.Call) (*plan, error) {
 		return nil, err
 	}
 	p.narrow()
+	if p.reach, err = s.reaches(in.Network); err != nil {
+		return nil, err
+	}
+	if len(p.reach) > 0 && !p.writes() {
+		return nil, refuse("the programs of this line cannot use the network; leave out network")
+	}
 	p.set.git = p.GitWrites
 	if err = p.ownFiles(); err != nil {
 		return nil, err

@@ -505,7 +505,8 @@ func TestC12_SandboxHoldsAnyLine(t *testing.T) {
 		if now := state(t, p.outside, true); now != outside {
 			t.Errorf("the outside changed:\n%s\n%s", outside, now)
 		}
-		open := tool(t, shell.Options{Mode: shell.ModeAny, Report: report, Network: true})
+		open := tool(t, shell.Options{Mode: shell.ModeAny, Report: report})
+		shell.Open(open, true)
 		for _, made := range []toolcrib.Tool{made, open} {
 			got, err := runIn(t.Context(), t, made, callOf(t, p.workspace,
 				"mkdir -p d/e && echo work > d/e/f && perl -e 'rename(\"d/e/f\", \"g\") or die $!' && cat g && rm -r d g", 20))

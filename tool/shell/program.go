@@ -74,7 +74,7 @@ func (e Ended) Tail(most int) string { return tails(e.Stdout, e.Stderr, most) }
 // shell returns the shell whose sandbox a program runs in.
 func (p *Programs) shell(of Program) *shell {
 	options := p.options
-	options.Network = of.Network
+	options.open, options.Network = of.Network, Network{}
 	return &shell{options: options, report: p.report, installed: p.installed, bounds: boundsOf, work: time.Second}
 }
 
@@ -164,7 +164,7 @@ func (s *shell) programPreview(p *programPlan) string {
 	if !p.writes() {
 		return text + s.strictText(p.plan)
 	}
-	text += s.report().describe(s.options.Network)
+	text += s.report().describe(s.network(p.plan))
 	if p.gap != "" && s.report().sandboxed() {
 		text += "\nBut " + p.gap + "."
 	}

@@ -63,13 +63,9 @@ type Report struct {
 // sandboxed reports whether there is any sandbox.
 func (r Report) sandboxed() bool { return r.Helper && (r.LandlockABI > 0 || r.Bubblewrap != "") }
 
-// describe says how a program that is not in the built-in table is confined.
-func (r Report) describe(network bool) string {
-	net := "No network."
-	switch {
-	case network:
-		net = "The network is open."
-	case r.Bubblewrap == "" && !r.Seccomp && r.LandlockABI < 4:
+// describe says how a program that is not in the built-in table is confined. net is the text about its network.
+func (r Report) describe(net string) string {
+	if net == noNetwork && r.Bubblewrap == "" && !r.Seccomp && r.LandlockABI < 4 {
 		net = "The network CANNOT be held back here."
 	}
 	switch {

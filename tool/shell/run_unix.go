@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/jail"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
@@ -30,7 +31,8 @@ func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 // ran is the outcome of a call.
 type ran struct {
 	result
-	stopped bool
+	stopped     bool
+	unreachable bool // a program tried to reach more than the loopback
 }
 
 // launcher starts one job.
@@ -41,6 +43,7 @@ type launcher struct {
 	scratch        string   // folder for temporary files
 	cache          string   // folder for build caches, or ""
 	lower          string   // folder for build caches that is only read, or ""
+	proxy          *egress.Proxy
 	extra          []string // additional environment variables
 	installed      *installed
 	git            bool          // whether the line runs git
@@ -101,6 +104,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 	}
 	defer s.prepare(call, p)
 	defer l.clear(call.Behind)
+	l.proxy = p.proxy
 	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.Sandbox()), p.UsesGit
 	l.output, l.active, l.work = output, active, s.work
 	if l.git {
@@ -141,7 +145,7 @@ func steps(judged []line.Step) []jail.Step {
 // launcher returns a launcher for a job of a user in a folder, with a new folder for temporary files.
 func (s *shell) launcher(user, dir string, set *Options, sandbox line.Sandbox) (_ *launcher, err error) {
 	l := &launcher{
-		Job:  jail.Job{Dir: dir, Offline: !set.Network, Strict: sandbox == line.ReadsWorkspace},
+		Job:  jail.Job{Dir: dir, Offline: !set.open, Strict: sandbox == line.ReadsWorkspace},
 		user: user, sandbox: sandbox, report: s.report(), options: set, installed: s.installed(),
 	}
 	l.Watch = l.anyProgram()
@@ -282,7 +286,7 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 	cause := context.Cause(limited)
 	stop(nil)
 	<-watched
-	res := ran{stopped: out.Stopped, result: result{
+	res := ran{stopped: out.Stopped, unreachable: out.Unreachable, result: result{
 		ExitCode: out.Exit, Signal: out.Signal, Stdout: stdout.text(), Stderr: stderr.text(),
 		StdoutTruncated: stdout.cut(), StderrTruncated: stderr.cut(),
 	}}

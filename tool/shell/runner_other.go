@@ -20,7 +20,7 @@ func (s *shell) run(context.Context, toolcrib.Call, *plan, func([]byte), func())
 
 type ran struct {
 	result
-	stopped bool
+	stopped, unreachable bool
 }
 
 func findIn(_ []string, name string, _ bool) (string, error) {

@@ -93,7 +93,7 @@ type Options struct {
 	Mode    Mode
 	Allow   []string // names of programs, without a path; if nil, [DefaultAllow]; if empty, none
 	Sandbox Sandbox
-	Network bool // whether programs may reach the network
+	Network Network // what programs reach
 
 	// Path are the folders in which programs are searched, except those that [SearchPath]
 	// excludes. If empty, they are the PATH of this process. Env are variables for programs.
@@ -132,6 +132,7 @@ type Options struct {
 	// Report describes the sandbox of the machine. If nil, [Probe] is called once.
 	Report *Report
 
+	open   bool        // programs reach any network, as in the tools that a configuration makes of programs
 	own    beneath.Own // files of Hidden, for one call
 	git    bool        // whether the call may write a repository, except its settings
 	visits int         // bound on the entries of the workspace that are visited
@@ -189,6 +190,9 @@ func (o *Options) check() error {
 			return fmt.Errorf("shell.env.%s: cannot be set; HOME and TMPDIR are new for each call, PATH is shell.path", name)
 		}
 	}
+	if err := o.Network.check(); err != nil {
+		return err
+	}
 	if o.Caches != "" && !isAbs(o.Caches) || o.Home != "" && !isAbs(o.Home) {
 		return fmt.Errorf("shell: paths %q and %q must be absolute", o.Caches, o.Home)
 	}
@@ -223,6 +227,8 @@ type arguments struct {
 
 	Background bool `json:"background,omitempty"`
 	Write      bool `json:"write,omitempty"`
+
+	Network []string `json:"network,omitempty"`
 }
 
 // result is the result of a call. ExitCode is that of the last command that ran, or -1 if a
@@ -251,11 +257,20 @@ const parameters = `{
   "additionalProperties": false
 }`
 
+// networkParameter is the parameter of a tool with a network.
+const networkParameter = `"network": {"type": "array", "items": {"type": "string"}, "maxItems": 20,
+      "description": "hosts to reach, such as registry.npmjs.org"},
+    `
+
 // Spec describes the tool. Its timeout is longer than the longest that a call may ask for, so
 // that the timeout of the call applies (C18).
 func (s *shell) Spec() toolcrib.Spec {
+	schema := parameters
+	if s.options.Network.on() && !s.options.Elsewhere {
+		schema = strings.Replace(schema, `"background"`, networkParameter+`"background"`, 1)
+	}
 	return toolcrib.Spec{
-		Name: Name, Description: s.description(), Parameters: json.RawMessage(parameters),
+		Name: Name, Description: s.description(), Parameters: json.RawMessage(schema),
 		Effect: toolcrib.EffectNonIdempotentWrite, Group: Group, Source: Source, EnabledByDefault: true,
 		Timeout: MaxTimeout*time.Second + grace, TimeoutAsked: true,
 		Plans: toolcrib.PlanFacts{Effect: true, Targets: true, Policy: true, Concerns: true},
@@ -337,6 +352,11 @@ func (s *shell) planned(p *plan) *toolcrib.Plan {
 		},
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return s.do(ctx, call, p) },
 	}
+	if len(p.reach) > 0 {
+		targets, concerns := s.connects(p.reach)
+		out.Effect, out.Targets = toolcrib.EffectNonIdempotentWrite, slices.Concat(out.Targets, targets)
+		out.Concerns = slices.Concat(out.Concerns, concerns)
+	}
 	if p.gap != "" {
 		out.Concerns = append(out.Concerns, toolcrib.Concern{
 			Reason: toolcrib.ReasonNeedsConfirmation, Why: "asks each time: " + p.gap,
@@ -369,7 +389,7 @@ func (s *shell) confinement(p *plan) string {
 	if p.Shell != "" {
 		text = "Runs with " + p.Shell + ". "
 	}
-	text += s.report().describe(s.options.Network)
+	text += s.report().describe(s.network(p))
 	if s.report().Bubblewrap != "" {
 		what := "reported"
 		if s.options.Sandbox == SandboxRequired {
@@ -397,6 +417,7 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
+	p.proxy = s.proxy(call, p)
 	timeout := p.timeout
 	if p.Background {
 		if p.Timeout == nil {
@@ -422,6 +443,7 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 		work.active()
 		progress.output(output)
 	}, work.active)
+	s.connected(call, p, &res)
 	// A command that ended by itself has a result, even if it is late.
 	switch {
 	case (err != nil || res.stopped) && ctx.Err() != nil:
@@ -439,6 +461,9 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	out, err := wire.Output(res.result)
 	out.Long = []string{"stdout", "stderr"}
 	out.Cut = res.StdoutTruncated || res.StderrTruncated
+	if from := sources(p.proxy); from != "" {
+		out.Untrusted, out.Source = true, from
+	}
 	return out, err
 }
 

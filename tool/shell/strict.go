@@ -104,7 +104,7 @@ func (p *plan) narrow() {
 	if p.Sandbox() != line.ReadsWorkspace {
 		return
 	}
-	p.set.Network, p.set.Env = false, nil
+	p.set.open, p.set.Env = false, nil
 	for _, path := range p.hidden {
 		p.set.Hidden = append(p.set.Hidden, beneath.Real(path))
 	}

@@ -133,6 +133,7 @@ type installed struct {
 	home    string
 
 	identity func() string // returns the user's name and address as a git configuration, or ""
+	goProxy  func() string // returns the GOPROXY of jobs with a proxy, or "" for the default
 }
 
 // install determines which programs are installed.
@@ -142,7 +143,7 @@ func (o *Options) install() *installed {
 	for _, dir := range i.path {
 		i.read = append(i.read, i.root(dir))
 	}
-	i.identity = sync.OnceValue(i.ask)
+	i.identity, i.goProxy = sync.OnceValue(i.ask), sync.OnceValue(i.askGo)
 	defer i.keepPrivate()
 	if i.home == "" {
 		return i
@@ -224,6 +225,32 @@ func (i *installed) ask() string {
 		return ""
 	}
 	return "[user]\n" + text
+}
+
+// askGo asks go for its module proxies, and adds the modules that the user has downloaded, for what the others refuse.
+// It returns "" if go is not installed or the list may have credentials.
+func (i *installed) askGo() string {
+	program, err := findIn(i.path, "go", false)
+	if err != nil || i.mods == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "env", "GOPROXY")
+	cmd.Dir = rootDir
+	value, err := cmd.Output()
+	list, own := strings.TrimSpace(string(value)), "file://"+i.mods+"/cache/download"
+	switch {
+	case err != nil || list == "" || len(list) > maxIdentity || strings.ContainsAny(list, "@ \n"):
+		return ""
+	case list == "direct" || list == "off":
+		return own + "|" + list
+	}
+	list, direct := strings.CutSuffix(strings.ReplaceAll(list, ",", "|"), "|direct")
+	if list += "|" + own; direct {
+		list += "|direct"
+	}
+	return list
 }
 
 // folders returns the folders with programs that are not in the workspace.
@@ -377,6 +404,9 @@ func (l *launcher) environment(temporary string) []string {
 		name, value, _ := strings.Cut(variable, "=")
 		set[name] = name + "=" + value // the last one wins
 	}
+	for _, name := range l.Proxied {
+		delete(set, name)
+	}
 	return slices.Sorted(maps.Values(set))
 }
 
@@ -390,19 +420,57 @@ func (l *launcher) variables(home string) []string {
 		"npm_config_update_notifier=false",
 		"PIP_CACHE_DIR=" + cache + "/pip", "PIP_DISABLE_PIP_VERSION_CHECK=1", "CARGO_HOME=" + cache + "/cargo",
 	})
-	if o.Network {
+	proxy := "off"
+	switch {
+	case o.open:
 		return append(env, "GOMODCACHE="+cache+"/go-mod")
-	}
-	if i.mods != "" {
+	case l.proxy != nil:
+		return append(env, l.online(cache)...)
+	case o.Network.on() && l.lower != "" && l.report.Bubblewrap != "": // with what earlier calls have downloaded
+		env = append(env, downloads(cache)...)
+		if i.mods != "" {
+			proxy = "file://" + i.mods + "/cache/download,off"
+		}
+	case i.mods != "":
 		env = append(env, "GOMODCACHE="+i.mods)
 	}
-	return append(env, "GOPROXY=off", "GOSUMDB=off", "CARGO_NET_OFFLINE=true", "npm_config_offline=true", "PIP_NO_INDEX=1")
+	return append(env, "GOPROXY="+proxy, "GOSUMDB=off", "CARGO_NET_OFFLINE=true", "npm_config_offline=true",
+		"PIP_NO_INDEX=1")
+}
+
+// downloads returns the variables for where jobs with a proxy keep their downloads. Cargo does not use its folder of
+// other jobs, which has links to what the user has downloaded and cannot be written.
+func downloads(cache string) []string {
+	return []string{"GOMODCACHE=" + cache + "/go-mod", "CARGO_HOME=" + cache + "/cargo-online"}
+}
+
+// proxied returns the variables by which programs find the proxy.
+func proxied() []string {
+	return []string{
+		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy", "PIP_PROXY",
+		"CARGO_HTTP_PROXY",
+	}
+}
+
+// online returns the variables of a job with a proxy. Downloads are kept in the folder for build caches. Go takes the
+// modules that the user has downloaded if the network refuses its proxy. Programs reach servers on the loopback of
+// the job directly, unless the list names the loopback, which is then that of the machine.
+func (l *launcher) online(cache string) []string {
+	env := append(downloads(cache), "NODE_USE_ENV_PROXY=1")
+	if list := l.installed.goProxy(); list != "" {
+		env = append(env, "GOPROXY="+list)
+	}
+	if !l.proxy.Guard.Allow.Loopback() {
+		const own = "localhost,127.0.0.1,::1"
+		env = append(env, "NO_PROXY="+own, "no_proxy="+own, "npm_config_noproxy="+own)
+	}
+	return env
 }
 
 // linkCargo links the user's downloaded packages into cargo's folder for the job: cargo must be
 // able to write its folder, but only reads the packages.
 func (l *launcher) linkCargo() {
-	if l.options.Network || l.installed.home == "" {
+	if l.options.open || l.proxy != nil || l.installed.home == "" {
 		return
 	}
 	own, err := os.OpenRoot(cmp.Or(l.cache, l.scratch)) // an earlier job may have put links into it

@@ -122,14 +122,20 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := errors.Join(notDumpable(), j.mount(), verify(j.Held), adopt(), j.confine()); err != nil {
+	if err := errors.Join(notDumpable(), j.mount(), verify(j.Held), adopt(), j.listen(), j.confine()); err != nil {
 		return Outcome{Exit: -1, Setup: err.Error()}
 	}
 	r := &Runner{Job: j, Stdout: os.Stdout, Stderr: os.Stderr, Null: null, inherit: true}
 	if j.Watch {
 		r.reap = reapAll
 	}
-	return r.Run(stop)
+	before := uint64(0)
+	if j.Loopback {
+		before = unreached()
+	}
+	out := r.Run(stop)
+	out.Unreachable = j.Loopback && unreached() > before
+	return out
 }
 
 // mount mounts the held paths and the cache in the namespace that bubblewrap has created. [Job.confine] removes the

@@ -15,6 +15,9 @@ type Job struct {
 	// the loopback device, internet sockets are allowed.
 	Offline  bool `json:"offline,omitempty"`
 	Loopback bool `json:"loopback,omitempty"`
+	// Proxied are the names of variables that are set to the URL of a proxy on the loopback. The copy listens there and
+	// gives the socket to the process that started it.
+	Proxied []string `json:"proxied,omitempty"`
 	// Watch says that programs may start others, which must be watched and ended.
 	Watch bool `json:"watch,omitempty"`
 	// Strict says that programs may only read: system calls by which they could change anything else are
@@ -87,6 +90,8 @@ type Outcome struct {
 	Problem string `json:"problem,omitempty"` // why a program could not be started
 	Program string `json:"program,omitempty"` // name of that program
 	Setup   string `json:"setup,omitempty"`   // why the sandbox could not be created
+	// Unreachable reports whether a program of a job with Loopback tried to reach more than the loopback.
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // Sink is the destination of stdout or stderr of a command.
