@@ -238,6 +238,8 @@ type ToolError struct {
 	Err     error // for the operator only; may be nil
 	// Hint tells an operator how to allow a call that [Planner] refuses. It may be "".
 	Hint string
+	// Untrusted is the source of untrusted data in Message, or "".
+	Untrusted string
 }
 
 // Error returns the text that the model reads: "not found: notes.txt", "timeout after 30s".

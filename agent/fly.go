@@ -94,9 +94,11 @@ func (x *execution) resultOf(f *flight) *journal.ToolResult {
 // failed returns the result of a call that failed with an error for the model.
 func (x *execution) failed(f *flight, failure *toolcrib.ToolError) *journal.ToolResult {
 	content := guard.ErrorJSON(x.d.r.Mask.Clean(f.answers.Mask(failure.Error())), f.permit.MaxBytes())
-	if f.permit.Untrusted() {
-		// The error of an untrusted tool is untrusted text, like its results.
-		r := x.fit(f, toolcrib.Output{JSON: json.RawMessage(content), IsError: true})
+	if f.permit.Untrusted() || failure.Untrusted != "" {
+		// Such an error is untrusted text, like a result.
+		r := x.fit(f, toolcrib.Output{
+			JSON: json.RawMessage(content), IsError: true, Untrusted: true, Source: failure.Untrusted,
+		})
 		r.Status = statusOf(failure)
 		return r
 	}

@@ -440,7 +440,7 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	if c.Retried && d.Decision == journal.DecisionApprove {
 		c.RetryBound = c.Approved(&d).Binding
 	}
-	if d.Decision == journal.DecisionApprove {
+	if d.Decision == journal.DecisionApprove && d.Arguments == nil {
 		for _, q := range s.shown(c.ID).Questions {
 			if q.Run && !slices.ContainsFunc(s.Agreed, q.Same) {
 				s.Agreed = append(s.Agreed, q)

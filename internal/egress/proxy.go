@@ -121,6 +121,9 @@ func fail(w http.ResponseWriter, status int, err error) {
 // dial connects to the host of a URL.
 func (p *Proxy) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	private, err := p.Guard.Check(u)
+	if other := otherScheme(u); err == nil && u.Path == unknownPath && p.Guard.Deny.Denies(other) {
+		err = denied("%s is in tools.web.deny", u.Host)
+	}
 	if err == nil {
 		err = p.Budget.Spend(p.Call, u.Hostname(), 0, true)
 	}
@@ -232,7 +235,24 @@ func target(authority string) (*url.URL, error) {
 	if !port || strings.ContainsAny(authority, "/?#") {
 		return nil, errors.New("CONNECT needs host:port")
 	}
-	return hosts.Parse(scheme + "://" + authority)
+	u, err := hosts.Parse(scheme + "://" + authority)
+	if err == nil {
+		u.Path = unknownPath
+	}
+	return u, err
+}
+
+// unknownPath is the path of a URL that stands for all URLs of a host and port. A denied URL with a path
+// matches it.
+const unknownPath = "//"
+
+// otherScheme returns the URL with the scheme https instead of http, or the reverse, for the same host and port.
+func otherScheme(u *url.URL) *url.URL {
+	other := &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), hosts.Port(u)), Path: u.Path}
+	if u.Scheme == other.Scheme {
+		other.Scheme = "http"
+	}
+	return other
 }
 
 // forwarder sends each request on a connection of its own.

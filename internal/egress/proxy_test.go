@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,11 +21,23 @@ import (
 	"github.com/toolcrib/toolcrib/internal/waittest"
 )
 
-// serve starts a proxy that reaches the hosts of a list, and returns it with a client for it and a
-// function that ends it.
+// serve starts a proxy that reaches the hosts of a list, but not the entries that begin with !, and returns it with a
+// client for it and a function that ends it.
 func serve(t *testing.T, b *egress.Budget, allow ...string) (*egress.Proxy, *http.Client, string, func()) {
 	t.Helper()
+	var deny []string
+	allow = slices.DeleteFunc(allow, func(entry string) bool {
+		denied, ok := strings.CutPrefix(entry, "!")
+		if ok {
+			deny = append(deny, denied)
+		}
+		return ok
+	})
 	list, err := hosts.NewList(allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	not, err := hosts.NewList(deny)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +46,7 @@ func serve(t *testing.T, b *egress.Budget, allow ...string) (*egress.Proxy, *htt
 		t.Fatal(err)
 	}
 	p := &egress.Proxy{
-		Guard: &egress.Guard{Key: "tools.shell.network", Allow: list, AllowPrivate: true}, Budget: b,
+		Guard: &egress.Guard{Key: "tools.shell.network", Allow: list, Deny: not, AllowPrivate: true}, Budget: b,
 		Call: toolcrib.Call{Run: "run_1"},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,6 +74,20 @@ func get(c *http.Client, address string) (int, string, error) {
 	defer response.Body.Close() //nolint:errcheck // it was read
 	body, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(body), err
+}
+
+// What is denied below a path is not reached by CONNECT either, where the path is not known.
+func TestC12_DeniedPathsInTunnels(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	at := server.Listener.Addr().String()
+	for _, scheme := range []string{"https", "http"} {
+		p, client, _, _ := serve(t, &egress.Budget{}, at, "!"+scheme+"://"+at+"/admin/")
+		client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+		if _, _, err := get(client, "https://"+at+"/"); err == nil || len(p.Records()) != 1 || p.Records()[0].Refused == nil {
+			t.Errorf("%s: %v %+v", scheme, err, p.Records())
+		}
+	}
 }
 
 // Listed hosts are reached by HTTP and by CONNECT; each is recorded, and so is a host that is refused.

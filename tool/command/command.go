@@ -92,7 +92,7 @@ func strict(schema json.RawMessage) json.RawMessage {
 func (c *command) source() string {
 	of, _ := json.Marshal([]any{c.Command, c.Program, c.Input, c.Dashes, c.Effect})
 	sum := sha256.Sum256(of)
-	return "command:" + hex.EncodeToString(sum[:4])
+	return "command:" + hex.EncodeToString(sum[:16])
 }
 
 // Spec describes the tool.

@@ -86,7 +86,12 @@ func TestPlan_WithoutSandbox(t *testing.T) {
 	o := command.Options{
 		Program: shell.Program{Path: path}, Command: []string{path, "{args.x}"}, Parameters: json.RawMessage(oneWord), Effect: toolcrib.EffectReadOnly,
 	}
-	tool := made(t, shell.Options{Report: none}, o)
+	if _, err := made(t, shell.Options{Report: none}, o).Plan(t.Context(), h.call(`{"x":"a.txt"}`)); err == nil ||
+		!strings.Contains(err.Error(), "run for administrators only") {
+		t.Error(err)
+	}
+	anyone := func(toolcrib.Principal) bool { return true }
+	tool := made(t, shell.Options{Report: none, Unconfined: anyone}, o)
 	plan, err := tool.Plan(t.Context(), h.call(`{"x":"a.txt"}`))
 	if err != nil {
 		t.Fatal(err)

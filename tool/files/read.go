@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"io/fs"
 	"os"
@@ -107,6 +108,9 @@ func asImage(
 	data, err := readAll(ctx, f, info.Size(), toolcrib.MaxFileBytes)
 	if err != nil {
 		return out, err
+	}
+	if _, _, err := image.DecodeConfig(bytes.NewReader(data)); err != nil && kind != "image/webp" {
+		return out, nil // no provider can read it either
 	}
 	out, err = wire.Output(readFileResult{Content: fmt.Sprintf("%s: %s, %d bytes", shown, kind, len(data))})
 	out.Files = []toolcrib.OutputFile{{MediaType: kind, Name: path.Base(shown), Data: data}}

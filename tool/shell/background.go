@@ -201,7 +201,11 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 		return toolcrib.Output{}, refuse("nothing can run in the background here")
 	}
 	b.wait(ctx, time.Second) // report a command that fails at once
-	return b.current().out()
+	out, err := b.current().out()
+	if b.proxy != nil { // what it receives later may reach the run by a file
+		out.Untrusted, out.Source = true, cmp.Or(sources(b.proxy), Name)
+	}
+	return out, err
 }
 
 func (g *background) forget(run toolcrib.RunID, b *process) {

@@ -51,7 +51,10 @@ func (n *Network) guard(asked []string) *egress.Guard {
 	g := &egress.Guard{Key: networkKey, AllowPrivate: n.AllowPrivate, Resolver: n.resolver}
 	list := n.Hosts
 	if n.Ask {
-		g.Key, list = "", asked
+		g.Key = ""
+	}
+	if n.Ask || len(asked) > 0 {
+		list = asked
 	}
 	g.Allow, _ = hosts.NewList(list) // all were checked
 	g.Deny, _ = hosts.NewList(n.Deny)
@@ -81,7 +84,11 @@ func (s *shell) reaches(named []string) (all []string, err error) {
 			all = append(all, u.Host)
 		}
 	}
-	guard := n.guard(all)
+	named = nil
+	if n.Ask {
+		named = all
+	}
+	guard := n.guard(named)
 	for _, name := range all {
 		u, _ := parseHost(name) // it was parsed above
 		if _, err := guard.Check(u); err != nil {
@@ -115,6 +122,17 @@ func (s *shell) connects(named []string) (targets []toolcrib.Target, concerns []
 	return targets, concerns
 }
 
+// reachable returns the hosts that a call can reach: those that it names, or those of the configuration.
+func (s *shell) reachable(p *plan) []string {
+	switch {
+	case !p.writes() || !s.proxies() || s.options.Elsewhere:
+		return nil
+	case len(p.reach) > 0 || s.options.Network.Ask:
+		return p.reach
+	}
+	return s.options.Network.Hosts
+}
+
 // proxy returns the proxy of a call that is about to run, or nil if it has no network.
 func (s *shell) proxy(call toolcrib.Call, p *plan) *egress.Proxy {
 	if !p.writes() || !s.options.Network.on() || !s.proxies() {
@@ -127,14 +145,11 @@ const noNetwork = "No network."
 
 // network says which hosts a call reaches.
 func (s *shell) network(p *plan) string {
-	list := s.options.Network.Hosts
-	if s.options.Network.Ask {
-		list = p.reach
-	}
+	list := s.reachable(p)
 	switch {
 	case s.options.open:
 		return "The network is open."
-	case len(list) == 0 || !p.writes() || !s.proxies():
+	case len(list) == 0:
 		return noNetwork
 	case len(list) > maxAskedHosts:
 		return fmt.Sprintf("Network: only the %d hosts of %s, through a proxy.", len(list), networkKey)

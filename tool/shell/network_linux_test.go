@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,6 +135,25 @@ func TestC12_NetworkOfHosts(t *testing.T) {
 		!strings.Contains(r.Hint, "where a person can add") || !strings.Contains(notices[0], "was refused other.test") {
 		t.Errorf("%q %q", r.Hint, notices)
 	}
+	// So is what a command printed before its timeout, and all of one in the background.
+	var failed *toolcrib.ToolError
+	_, _, err = run(callOf(t, dir, fetchLine("http://"+listed+"/")+"; sleep 60", 3))
+	if !errors.As(err, &failed) || failed.Kind != toolcrib.ToolTimeout || failed.Untrusted != listed {
+		t.Errorf("%+v", failed)
+	}
+	behind := callOf(t, dir, "true", 20)
+	behind.Arguments = json.RawMessage(`{"command":"true","background":true}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var works sync.WaitGroup
+	behind.Behind = func(work func(context.Context)) bool {
+		works.Go(func() { work(ctx) })
+		return true
+	}
+	if _, out, err := run(behind); err != nil || !out.Untrusted {
+		t.Errorf("%+v %v", out, err)
+	}
+	cancel()
+	works.Wait()
 	// There is no way around the proxy.
 	r, _, err = run(callOf(t, dir, `perl -MIO::Socket::INET -e 'IO::Socket::INET->new("`+server.Listener.Addr().String()+`") and print "reached"; exit 1'`, 20))
 	if err != nil || r.Stdout != "" {

@@ -120,7 +120,10 @@ func (p *Programs) Plan(
 	if judged.notStrict != "" && !inside {
 		judged.gap = "the program cannot be kept from writing: " + judged.notStrict
 	}
-	if err = s.requireSandbox(judged.gap); err != nil {
+	if err = s.requireSandbox(judged.gap); err == nil {
+		err = s.confined(call.Principal, judged.plan)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if judged.root, err = w.Root.Stat("."); err != nil {
@@ -199,7 +202,7 @@ func (s *shell) doProgram(ctx context.Context, call toolcrib.Call, judged *progr
 	if (err != nil || res.stopped) && ctx.Err() != nil {
 		var late *toolcrib.ToolError
 		if err == nil && errors.As(context.Cause(ctx), &late) && late.Kind == toolcrib.ToolTimeout {
-			return Ended{}, timedOut(late.Message, &res.result, call.MaxBytes)
+			return Ended{}, timedOut(late.Message, &res.result, call.MaxBytes, "")
 		}
 		return Ended{}, ctx.Err()
 	}

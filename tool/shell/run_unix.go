@@ -101,6 +101,9 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 			return ran{}, err
 		}
 		l.special = p.special
+		if len(p.hidden) > 0 {
+			l.lower = "" // caches may have the content of hidden files
+		}
 	}
 	defer s.prepare(call, p)
 	defer l.clear(call.Behind)

@@ -352,8 +352,8 @@ func (s *shell) planned(p *plan) *toolcrib.Plan {
 		},
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) { return s.do(ctx, call, p) },
 	}
-	if len(p.reach) > 0 {
-		targets, concerns := s.connects(p.reach)
+	if reachable := s.reachable(p); len(reachable) > 0 {
+		targets, concerns := s.connects(reachable)
 		out.Effect, out.Targets = toolcrib.EffectNonIdempotentWrite, slices.Concat(out.Targets, targets)
 		out.Concerns = slices.Concat(out.Concerns, concerns)
 	}
@@ -449,11 +449,11 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	case (err != nil || res.stopped) && ctx.Err() != nil:
 		var late *toolcrib.ToolError // limits.tool_timeout
 		if err == nil && errors.As(context.Cause(ctx), &late) && late.Kind == toolcrib.ToolTimeout {
-			return toolcrib.Output{}, timedOut(late.Message, &res.result, call.MaxBytes)
+			return toolcrib.Output{}, timedOut(late.Message, &res.result, call.MaxBytes, sources(p.proxy))
 		}
 		return toolcrib.Output{}, ctx.Err()
 	case res.stopped && errors.Is(context.Cause(timed), errTimeout):
-		return toolcrib.Output{}, timedOut(work.text(), &res.result, call.MaxBytes)
+		return toolcrib.Output{}, timedOut(work.text(), &res.result, call.MaxBytes, sources(p.proxy))
 	case err != nil:
 		return toolcrib.Output{}, err
 	}
@@ -510,8 +510,13 @@ func (p *pace) text() string {
 }
 
 // timedOut returns the error of a call that was ended (C18): the time, and the end of its output.
-func timedOut(text string, r *result, most int) error {
-	return toolcrib.Failf(toolcrib.ToolTimeout, "%s", text+tails(r.Stdout, r.Stderr, most))
+func timedOut(text string, r *result, most int, from string) error {
+	if r.Hint != "" {
+		text += "; " + r.Hint
+	}
+	err := toolcrib.Failf(toolcrib.ToolTimeout, "%s", text+tails(r.Stdout, r.Stderr, most))
+	err.Untrusted = from
+	return err
 }
 
 // tails returns the ends of two outputs, within a bound of the result.

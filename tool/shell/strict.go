@@ -108,6 +108,12 @@ func (p *plan) narrow() {
 	for _, path := range p.hidden {
 		p.set.Hidden = append(p.set.Hidden, beneath.Real(path))
 	}
+	if len(p.hidden) == 0 {
+		return
+	}
+	for _, name := range []string{"objects", "modules", "lfs"} { // they have the content of hidden files as well
+		p.set.Hidden = append(p.set.Hidden, beneath.Real(filepath.Join(p.w.Dir, ".git", name)))
+	}
 }
 
 // hide returns a function for [toolcrib.Plan.Hide], or nil.

@@ -571,6 +571,32 @@ func TestC12_StrictSandboxOnlyReads(t *testing.T) {
 	}
 }
 
+// No lock of a line that only reads makes programs outside wait.
+func TestC12_StrictSandboxLocksNothing(t *testing.T) {
+	t.Parallel()
+	for name, report := range strictWalls(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folder(t)
+			if err := os.WriteFile(dir+"/a", []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			made := tool(t, shell.Options{Mode: shell.ModeAsk, Report: report, Path: []string{"/usr/bin", "/bin"}})
+			for _, line := range []string{
+				"flock -n -x . true", "flock -n -x a true",
+				`perl -e 'open my $f, "<", "a" or exit 0; exit(fcntl($f, 1024, 0) ? 0 : 9)'`, // F_SETLEASE, F_RDLCK
+			} {
+				if out, err := runIn(t.Context(), t, made, callOf(t, dir, line, 20)); err != nil || out.ExitCode == 0 {
+					t.Errorf("%s: %+v %v", line, out, err)
+				}
+			}
+			if out, err := runIn(t.Context(), t, made, callOf(t, dir, "flock -n -s a true", 20)); err != nil || out.ExitCode != 0 {
+				t.Errorf("a shared lock: %+v %v", out, err)
+			}
+		})
+	}
+}
+
 // How long a line takes: one of the built-in table, the same unasked with any program, and one that may write.
 func BenchmarkLine(b *testing.B) {
 	full := probed()

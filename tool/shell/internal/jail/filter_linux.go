@@ -80,6 +80,15 @@ func (f *filter) denyFlags(call, argument, flags uint32) {
 	f.answer(unix.SECCOMP_RET_ALLOW)
 }
 
+// denyValue refuses a call if the argument with this index has this value.
+func (f *filter) denyValue(call, argument, value uint32) {
+	f.unless(unix.BPF_JEQ, call, 4)
+	f.load(offsetArgs + 8*argument)
+	f.unless(unix.BPF_JEQ, value, 1)
+	f.answer(errno(unix.EPERM))
+	f.answer(unix.SECCOMP_RET_ALLOW)
+}
+
 // internetOnly refuses all sockets except internet sockets and NETLINK_ROUTE, which programs use to list addresses:
 // the workspace may have a Unix socket of a program outside the sandbox.
 func (f *filter) internetOnly() {
@@ -138,8 +147,9 @@ func (f *filter) readOnly() {
 // processes, new namespaces (in which the job would be root again), anonymous files in memory, and set-user-ID and
 // set-group-ID bits, which would outlast the job. If the job is offline it refuses sockets, with a loopback only those
 // that internetOnly refuses, and those that pairsOnly refuses. A strict job has no System V and POSIX IPC, whose memory
-// is not counted. It cannot make the calls of readOnly if only Landlock confines it, and not a namespace with the
-// loopback, or if it owns the devices, as root does. Programs of another architecture cannot make any system call.
+// is not counted, and cannot lock files for itself. It cannot make the calls of readOnly if only Landlock confines it,
+// and not a namespace with the loopback, or if it owns the devices, as root does. Programs of another architecture
+// cannot make any system call.
 func (j *Job) callFilter() filter {
 	var f filter
 	f.load(offsetArch)
@@ -166,6 +176,8 @@ func (j *Job) callFilter() filter {
 		f.pairsOnly()
 	}
 	if j.Strict {
+		f.denyFlags(unix.SYS_FLOCK, 1, unix.LOCK_EX) // an exclusive lock or a lease makes programs outside wait
+		f.denyValue(unix.SYS_FCNTL, 1, unix.F_SETLEASE)
 		f.deny(unix.ENOSYS, unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP,
 			unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
 			unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)

@@ -62,8 +62,6 @@ func scopeOf(words []string) string {
 			return ""
 		case entry.operands:
 			scope = append(scope, w)
-		case entry.any && slices.Contains(runners(), w):
-			return ""
 		}
 	}
 	if slices.ContainsFunc(scope, func(w string) bool { return strings.ContainsAny(w, " \t\n") }) {
@@ -72,8 +70,8 @@ func scopeOf(words []string) string {
 	return strings.Join(scope, " ")
 }
 
-// entryOf returns the entry for a command, and the number of words of its scope; 0 if it has none. A program
-// that is in no entry has its first operand as its subcommand, and few options.
+// entryOf returns the entry for a command, and the number of words of its scope; 0 if it has none. A program that is in
+// no entry has none: it may start any other one.
 func entryOf(words []string) (*scopeEntry, int) {
 	all := scopes()
 	for n := min(len(words), maxScopeWords); n > 0; n-- {
@@ -87,11 +85,7 @@ func entryOf(words []string) (*scopeEntry, int) {
 			return nil, 0
 		}
 	}
-	if all[words[0]+" "] != nil || len(words) < 2 || !subcommand.MatchString(words[1]) ||
-		slices.Contains(runners(), words[1]) {
-		return nil, 0
-	}
-	return &scopeEntry{any: true}, 2
+	return nil, 0
 }
 
 // maxScopeWords is the maximum number of words of an entry.
@@ -102,7 +96,6 @@ type scopeEntry struct {
 	options  []string // harmless options in addition to commonOptions
 	operands bool     // whether all operands are part of the scope, as the targets of make are
 	script   bool     // whether the next word is part of the scope, as the script of npm run is
-	any      bool     // whether the program is not in the table
 }
 
 // commonOptions are harmless in all programs that have them.

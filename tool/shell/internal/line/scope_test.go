@@ -277,8 +277,8 @@ mkdir
 - mkdir $X
 
 mytool check
-+ mytool check
-+ mytool check a b -v --color=never
+- mytool check
+- mytool check a b -v --color=never
 - mytool
 - mytool fix
 - mytool check -o x
