@@ -38,7 +38,8 @@ func v1House(t *testing.T) *house {
 		"weather": "- {tool_calls: [{name: get_weather, arguments: {city: Berlin}}], usage: {input: 5, output: 5}}\n- {text: Sunny in Berlin., usage: {input: 9, output: 1}}\n- {text: You are welcome.}\n",
 		"pair":    "- tool_calls: [{name: get_weather, arguments: {city: Bonn}}, {name: get_weather, arguments: {city: Rome}}]\n- {text: Sunny.}\n",
 		"writes":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
-		"sends":   "- tool_calls: [{name: spawn, arguments: {agent: writes, task: Write.}}]\n- {text: all of it}\n",
+		"amends":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello again}}]\n- {text: done}\n",
+		"sends":   "- tool_calls: [{name: spawn, arguments: {agent: amends, task: Write.}}]\n- {text: all of it}\n",
 	}
 	return scripted(t, scripts, "team: {panels: {two: {agents: [hello, cut]}}}\n")
 }

@@ -25,11 +25,12 @@ func TestV1_DecidedElsewhere(t *testing.T) {
 		}
 		return all.Messages[2].Text()
 	}
-	for decision, want := range map[string]string{
-		"approve": " is decided, approve; write_file: ok. The run is completed. Its answer: done",
-		"deny":    " is decided, deny: not now; write_file: refused. The run is completed. Its answer: done",
-		"":        " is pending; write_file: no result yet. The run is waiting_for_approval.",
+	for _, one := range [][2]string{ // the write that is approved is the last: another one with its content would not ask
+		{"deny", " is decided, deny: not now; write_file: refused. The run is completed. Its answer: done"},
+		{"", " is pending; write_file: no result yet. The run is waiting_for_approval."},
+		{"approve", " is decided, approve; write_file: ok. The run is completed. Its answer: done"},
 	} {
+		decision, want := one[0], one[1]
 		var c openai.ChatCompletion
 		h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("writes", ""))
 		p, said := c.Toolcrib.Pending, *c.Choices[0].Message.Content

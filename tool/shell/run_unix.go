@@ -163,7 +163,8 @@ func (s *shell) launcher(user, dir string, set *Options, sandbox line.Sandbox) (
 	}
 	l.scratch, l.after = temporary.path, append(l.after, temporary.remove)
 	if l.anyProgram() {
-		of, release := &l.cache, func() {}
+		var release func()
+		of := &l.cache
 		if l.Strict {
 			of = &l.lower
 		}
