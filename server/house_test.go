@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -473,4 +474,13 @@ func names(all []event) string {
 func (h *house) eventually(what string, is func() bool) {
 	h.t.Helper()
 	waittest.Until(h.t, what, is)
+}
+
+// unwritten removes the file that the model of [open] has a user write: another write of its content would not ask.
+func (h *house) unwritten(user string) {
+	h.t.Helper()
+	err := os.Remove(filepath.Join(h.dir, "data", "workspaces", user, "out.txt"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.t.Fatal(err)
+	}
 }

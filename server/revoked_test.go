@@ -147,6 +147,7 @@ func TestM16_RevokedSocket(t *testing.T) {
 func TestM16_RevokedRuns(t *testing.T) {
 	h := open(t, "")
 	for kind, scope := range map[string]access.Scope{"sign-in": signIn, "scoped": {}} {
+		h.unwritten("ann")
 		ann, other := h.token("ann", scope), h.token("ann", signIn)
 		id := h.tokenID(ann)
 		var run, left service.Run

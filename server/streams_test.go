@@ -27,6 +27,7 @@ func TestManyStreams(t *testing.T) {
 	h := openClient(t)
 	ann := h.token("ann", access.Scope{})
 	for _, over := range []string{"events", "ws"} {
+		h.unwritten("ann")
 		var run service.Run
 		h.want(200, &run, "POST", "/api/runs", ann, `{"input":"Write."}`)
 		before := h.memory(0)

@@ -312,7 +312,7 @@ func TestV1_Approval(t *testing.T) {
 	if c.Toolcrib.RunID != run || *c.Choices[0].Message.Content != "done" {
 		t.Errorf("%+v", c)
 	}
-	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("writes", `,"stream":true`)))
+	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("amends", `,"stream":true`)))
 	if !strings.Contains(text, "/api/approvals/apr_") {
 		t.Errorf("%q", text)
 	}

@@ -372,7 +372,7 @@ func TestContract9_DecidedAtOnce(t *testing.T) {
 providers: {writes: {type: script, file: writes.script}, asks: {type: script, file: asks.script}}
 agents: {default: {model: writes/x}, asks: {model: asks/x}}
 `, map[string]string{
-		"writes.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: a}}]\n- {text: done}\n",
+		"writes.script": "- tool_calls: [{name: memory_write, arguments: {key: log, content: a, mode: append}}]\n- {text: done}\n",
 		"asks.script":   "- tool_calls: [{name: ask_user, arguments: {question: Which?}}]\n- {text: done}\n",
 	})
 	ann := h.token("ann", signIn)
