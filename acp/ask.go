@@ -110,7 +110,7 @@ func optionsOf(q *service.Question, c *journal.ApprovalItem) []option {
 	return append(list, option{no, "No", sdk.PermissionOptionKindRejectOnce}, laterOption)
 }
 
-// item returns a call as it is asked about: with its preview, which is part of what the digest covers.
+// item returns a call of the question, with its preview, which the digest covers.
 func (o *Session) item(q *service.Question, c *journal.ApprovalItem) sdk.ToolCallUpdate {
 	v := o.show(c.Name, c.Arguments)
 	id := o.callID(c.ID)

@@ -182,6 +182,9 @@ func (w *world) tooling() []toolcrib.Tool {
 			return toolcrib.Output{Text: "put"}, nil
 		}),
 		tool("draw", read, func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			if out := w.tools["draw"]; out.IsError { // an error with untrusted data
+				return toolcrib.Output{}, &toolcrib.ToolError{Kind: toolcrib.ToolTimeout, Message: out.Text, Untrusted: out.Source}
+			}
 			return w.tools["draw"], nil
 		}),
 		tool("nest", nested, func(ctx context.Context, c toolcrib.Call) (toolcrib.Output, error) {

@@ -26,7 +26,7 @@ type Task struct {
 
 	Prompt string
 	Files  []toolcrib.OutputFile // attached to the prompt: at most 16, each at most MaxFileBytes
-	// History is what was said before the prompt, a valid transcript, and Taint are the sources of untrusted data
+	// History is a valid transcript that precedes the prompt, and Taint are the sources of untrusted data
 	// in it. [Task.After] sets both.
 	History []toolcrib.Message
 	Taint   []string

@@ -32,7 +32,7 @@ type Template struct {
 // word is one argument of a template.
 type word struct{ text, argument string } // if argument is not "", the value of this argument
 
-// Problem is what is wrong with a command line or with the parameters.
+// Problem describes an invalid command line or invalid parameters.
 type Problem struct {
 	Word    int // index of the word; -1 for the parameters
 	Message string

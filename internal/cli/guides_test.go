@@ -23,7 +23,7 @@ type how struct {
 	prints  string // pattern of what the line prints
 }
 
-// guide is what a page needs, and its lines that end otherwise than with 0 or are asked about.
+// guide describes how a page is run: its files, and the lines that do not just end with 0.
 type guide struct {
 	given  map[string]string // files that its reader has
 	before string            // commands that its reader has given

@@ -241,6 +241,37 @@ func TestC12_NoNetwork(t *testing.T) {
 	}
 }
 
+// A call that names some of the listed hosts reaches only these; what it can reach is its targets.
+func TestC12_NetworkOfACall(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from outside") }))
+	defer server.Close()
+	one, two := "one.test"+port(server), "two.test"+port(server)
+	made := reaching(t, shell.Network{Hosts: []string{one, two}}, "")
+	dir := folder(t)
+	line := fetchLine("http://" + one + "/")
+	for _, c := range []struct {
+		named []string
+		reads string
+		hosts int
+	}{{nil, "from outside", 2}, {[]string{one}, "from outside", 1}, {[]string{two}, "403 Forbidden", 1}} {
+		call := naming(t, dir, line, c.named...)
+		plan, err := made.(toolcrib.Planner).Plan(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts := 0
+		for _, target := range plan.Targets {
+			if target.Kind == "host" && target.Write {
+				hosts++
+			}
+		}
+		if r, err := runIn(t.Context(), t, made, call); err != nil || !strings.Contains(r.Stdout, c.reads) || hosts != c.hosts {
+			t.Errorf("%q: %d hosts, %+v %v", c.named, hosts, r, err)
+		}
+	}
+}
+
 // The bounds of a session apply, and a server that a background command reaches marks its output.
 func TestC12_NetworkIsCounted(t *testing.T) {
 	t.Parallel()

@@ -597,6 +597,29 @@ func TestC12_StrictSandboxLocksNothing(t *testing.T) {
 	}
 }
 
+// What a rule hides from a line is not in the objects of git either.
+func TestC12_StrictSandboxHidesGitObjects(t *testing.T) {
+	t.Parallel()
+	for name, report := range strictWalls(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := repository(t)
+			made := tool(t, shell.Options{Mode: shell.ModeAsk, Report: report, Path: []string{"/usr/bin", "/bin"}})
+			call := callOf(t, dir, "git show HEAD:a.txt | sed -n 1p", 20)
+			plan, err := made.(toolcrib.Planner).Plan(t.Context(), call)
+			if err != nil || plan.Hide == nil {
+				t.Fatal(err)
+			}
+			for hidden, p := range map[bool]*toolcrib.Plan{false: plan, true: plan.Hide([]string{dir + "/a.txt"})} {
+				out, err := p.Run(t.Context(), call)
+				if err != nil || strings.Contains(string(out.JSON), "one") == hidden {
+					t.Errorf("hidden: %t: %s %v", hidden, out.JSON, err)
+				}
+			}
+		})
+	}
+}
+
 // How long a line takes: one of the built-in table, the same unasked with any program, and one that may write.
 func BenchmarkLine(b *testing.B) {
 	full := probed()
