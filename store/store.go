@@ -30,6 +30,7 @@ type Store interface {
 	toolcrib.Journal
 	toolcrib.Contents
 	Runs
+	Leases
 	Origins
 	Inbox
 	Sessions

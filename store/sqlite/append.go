@@ -191,6 +191,14 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 		if err := t.putLast(&next.Record, "?", next.Num); err != nil {
 			return err
 		}
+		if err := t.leaseNew(run); err != nil {
+			return err
+		}
+	}
+	if next.Record.Status.Ended() {
+		if err := t.endLease(run); err != nil {
+			return err
+		}
 	}
 	if next.place != h.place {
 		if err := t.move(h.place, next.place); err != nil {

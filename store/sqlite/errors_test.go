@@ -446,7 +446,7 @@ func TestSchemaChangesWhileOpen(t *testing.T) {
 	if err := s.Append(t.Context(), "run_a", at, journaltest.Events(completed)...); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("append: %v, want ErrNewer", err)
 	}
-	execAt(t, s.Path(), "PRAGMA user_version = 22")
+	execAt(t, s.Path(), "PRAGMA user_version = 23")
 	add(t, s, "run_a", at, completed)
 	if _, err := s.VerifyAll(t.Context()); err != nil {
 		t.Error(err)

@@ -222,6 +222,9 @@ func (t *tx) removeRun(h *head) error {
 	if _, err := t.exec("DELETE FROM said WHERE num = ?", h.Num); err != nil {
 		return err
 	}
+	if err := t.endLease(h.Record.ID); err != nil {
+		return err
+	}
 	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ var schema string
 
 const (
 	// schemaVersion is the user_version of the schema.
-	schemaVersion = 22
+	schemaVersion = 23
 	// applicationID identifies a file of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// loggedID identifies one whose newest content may be only in its write-ahead log: "tcrl".

@@ -209,6 +209,21 @@ CREATE TABLE reservations (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX reservations_user ON reservations (user, day);
 
+-- Which process drives a run. Not sealed: the fence decides which of two drivers may append.
+CREATE TABLE leases (
+    run_id       TEXT    NOT NULL PRIMARY KEY,
+    owner        TEXT    NOT NULL,              -- random, of a process
+    epoch        INTEGER NOT NULL,
+    expires      INTEGER NOT NULL,              -- by the clock of the database
+    lasts        INTEGER NOT NULL,              -- from its renewal; microseconds
+    host         TEXT    NOT NULL,              -- name of its machine
+    machine      TEXT    NOT NULL,              -- where processes can look at each other
+    pid          INTEGER NOT NULL,
+    started      INTEGER NOT NULL,              -- when the process started; 0 = unknown
+    cancel_by    TEXT    NOT NULL,              -- who asks to cancel the run
+    cancel_token TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- How often tokens were used: in all, and each call of the last minute.
 CREATE TABLE token_calls (
     token   TEXT    NOT NULL PRIMARY KEY,
@@ -232,4 +247,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 22;
+PRAGMA user_version = 23;

@@ -51,6 +51,8 @@ type Options struct {
 	FileSystem func(path string) (string, error)
 	// Now returns the time for overrides and system events. If nil, it is time.Now.
 	Now func() time.Time
+	// Owner is the process that takes leases of runs. If it has no ID, there are none.
+	Owner store.Owner
 
 	unlogged bool // there was no write-ahead log before the first connection
 }
@@ -60,6 +62,7 @@ type Store struct {
 	path     string
 	keysPath string
 	now      func() time.Time
+	owner    store.Owner
 	busy     time.Duration
 	keys     *store.Keys // nil if read-only without keys, in which case seals are not checked
 	readers  *pool
@@ -89,7 +92,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	} else if o.Keys, err = filepath.Abs(o.Keys); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
-	s := &Store{path: path, keysPath: o.Keys, now: o.Now, busy: o.BusyTimeout}
+	s := &Store{path: path, keysPath: o.Keys, now: o.Now, owner: o.Owner, busy: o.BusyTimeout}
 	if err := s.open(ctx, o); err != nil {
 		return nil, errors.Join(mapped(path, err), s.Close())
 	}

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"crypto/rand"
 	"path/filepath"
 	"testing"
 	"time"
@@ -34,7 +35,11 @@ func openAt(t testing.TB, path string, o sqlite.Options) *sqlite.Store {
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) func() store.Store {
 		path := filepath.Join(t.TempDir(), "data", "toolcrib.db")
-		return func() store.Store { return openAt(t, path, sqlite.Options{Now: now}) }
+		return func() store.Store {
+			return openAt(t, path, sqlite.Options{Now: now, Owner: store.Owner{
+				ID: rand.Text(), Host: "here", Machine: "this", PID: 7, Started: 9, Lease: time.Minute,
+			}})
+		}
 	})
 }
 

@@ -66,9 +66,11 @@ type writer struct {
 	path string
 	busy time.Duration // how long to wait for the lock of another process
 	now  func() time.Time
-	keys *store.Keys // keys that seal the stored data
-	conn *conn
-	full bool // the connection's synchronous is FULL, not NORMAL
+	// owner takes the leases of new runs.
+	owner store.Owner
+	keys  *store.Keys // keys that seal the stored data
+	conn  *conn
+	full  bool // the connection's synchronous is FULL, not NORMAL
 	// heads caches the heads of recent runs, including those of the current transaction. It is used
 	// only by the goroutine that has the turn, as are the fields below up to shared. A head is not
 	// modified once it is in the map.
@@ -115,7 +117,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{
-		path: path, busy: o.BusyTimeout, now: o.Now, conn: c, heads: make(map[toolcrib.RunID]*head),
+		path: path, busy: o.BusyTimeout, now: o.Now, owner: o.Owner, conn: c, heads: make(map[toolcrib.RunID]*head),
 		turn: make(chan struct{}, 1), ended: make(chan struct{}), queues: make(map[bool][]*job),
 	}
 	if err := w.connect(ctx, o); err != nil {

@@ -21,7 +21,8 @@ import (
 )
 
 // Database returns a function that opens a new, empty database, which gets the time from now. Each call
-// opens it again, as another process would. The end of the test closes the stores.
+// opens it again, as another process would, with an owner of leases of its own, all with the same Machine
+// and a lease of at least ten seconds. The end of the test closes the stores.
 type Database func(t *testing.T, now func() time.Time) (open func() store.Store)
 
 // Run runs the suite.
@@ -55,6 +56,7 @@ func Run(t *testing.T, database Database) {
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
 		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
+		"Leases": leases, "LeaseExpires": leaseExpires, "LeaseOfRuns": leaseOfRuns, "LeaseEpochs": leaseEpochs, "LeasesRenewed": leasesRenewed,
 		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// Leases say which process drives which run, so that no other process takes it. They grant nothing:
+// the fence of the journal alone decides which of two drivers may append. Leases are not sealed, and a
+// backup need not have them.
+//
+// A lease lasts until it is released or, by the clock of the database, until its time has passed
+// without being renewed. Then any process can take it; until one does, its owner can still renew it.
+//
+// The methods act for the [Owner] with which the store was opened. Without one they fail, and the store
+// neither takes nor needs leases. Otherwise the first event of a run also takes its lease, with epoch 1,
+// for Owner.Lease. The last event of a run ends its lease.
+type Leases interface {
+	// TakeLease takes the lease of a run for a duration, in one statement. If another owner has it, it
+	// returns that lease and [ErrLeased]. A lease that the owner has already gets a new epoch.
+	TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration) (Lease, error)
+	// RenewLeases renews all leases of the owner, each for the duration for which it was taken, and
+	// returns them.
+	RenewLeases(ctx context.Context) ([]Lease, error)
+	// ReleaseLease ends a lease of the owner, unless it was taken again since.
+	ReleaseLease(ctx context.Context, l Lease) error
+	// EndLeases ends all leases of any owner, such as a process that has died.
+	EndLeases(ctx context.Context, owner string) error
+	// Leases returns the leases that match, in any order.
+	Leases(ctx context.Context, f LeaseFilter) ([]Lease, error)
+	// RequestCancel asks the owner of a lease to cancel the run. If by is "", it withdraws the request.
+	// A request ends with the lease.
+	RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error
+	// Undriven returns runs with this driver that are queued or running according to their records and
+	// have no lease, or one whose time has passed: at most limit, oldest first. The records are not
+	// checked against their seals.
+	Undriven(ctx context.Context, driver string, limit int) ([]toolcrib.RunID, error)
+}
+
+// Owner is a process that takes leases.
+type Owner struct {
+	ID      string // random; "" if there is no owner
+	Host    string // name of its machine, for people
+	Machine string // identifies processes that can look at each other; "" if unknown
+	PID     int
+	Started int64         // when the process started, in a unit of the system; 0 if unknown
+	Lease   time.Duration // how long the lease of a new run lasts; not stored
+}
+
+// Lease is the lease of a run.
+type Lease struct {
+	Run     toolcrib.RunID
+	Owner   Owner
+	Epoch   int64 // differs each time that a process takes the lease of the run
+	Expired bool  // its time had passed when it was read
+
+	// Who asked to cancel the run, with the ID of the access token used, or "".
+	CancelBy, CancelToken string
+}
+
+// LeaseFilter chooses leases. Every field that is not zero must match.
+type LeaseFilter struct {
+	Runs    []toolcrib.RunID // one of these; if empty, any
+	Machine string           // only leases of other owners with this Machine
+	Cancel  bool             // only leases of the owner whose runs are to be cancelled
+}
+
+// ErrLeased reports that another process has the lease of a run.
+var ErrLeased = coded(toolcrib.CodeConflict, "another process is running it")

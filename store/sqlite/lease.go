@@ -1,0 +1,180 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// clock is the time of the database in microseconds.
+const clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+
+// leaseColumns are the columns that [readLease] reads.
+const leaseColumns = "run_id, owner, epoch, expires <= " + clock + ", host, machine, pid, started, cancel_by, cancel_token"
+
+func readLease(scan scanFunc) (l store.Lease, err error) {
+	return l, scan(&l.Run, &l.Owner.ID, &l.Epoch, &l.Expired, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
+		&l.Owner.Started, &l.CancelBy, &l.CancelToken)
+}
+
+// insertLease takes a lease that does not exist. takeLease also takes one of the same owner, and one whose
+// time has passed.
+const (
+	insertLease = `INSERT INTO leases (run_id, owner, epoch, expires, lasts, host, machine, pid, started, cancel_by, cancel_token)
+		VALUES (?, ?, ?, ` + clock + ` + ?, ?, ?, ?, ?, ?, '', '') ON CONFLICT (run_id) DO `
+	newLease  = insertLease + "NOTHING"
+	takeLease = insertLease + `UPDATE SET owner = excluded.owner, expires = excluded.expires, lasts = excluded.lasts,
+			epoch = CASE WHEN excluded.epoch > leases.epoch THEN excluded.epoch ELSE leases.epoch + 1 END,
+			host = excluded.host, machine = excluded.machine, pid = excluded.pid, started = excluded.started,
+			cancel_by = '', cancel_token = ''
+		WHERE leases.owner = excluded.owner OR leases.expires <= ` + clock + `
+		RETURNING epoch`
+	renewLeases = "UPDATE leases SET expires = " + clock + " + lasts WHERE owner = ? RETURNING " + leaseColumns
+)
+
+// leaseArgs returns the arguments of insertLease.
+func leaseArgs(run toolcrib.RunID, o *store.Owner, epoch int64, lasts time.Duration) []any {
+	return []any{
+		string(run), o.ID, epoch, lasts.Microseconds(), lasts.Microseconds(), text(o.Host), text(o.Machine), o.PID, o.Started,
+	}
+}
+
+// leaseWrite runs do in a transaction, for the owner of the store.
+func (s *Store) leaseWrite(ctx context.Context, do func(*tx) error) error {
+	if s.owner.ID == "" {
+		return errors.New("sqlite: the store was opened without an owner of leases")
+	}
+	return s.write(ctx, &job{do: do})
+}
+
+// TakeLease implements [store.Leases]. The epoch is the time, so that it differs from those of leases that
+// have ended.
+func (s *Store) TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration) (l store.Lease, err error) {
+	err = s.leaseWrite(ctx, func(t *tx) (err error) {
+		l = store.Lease{Run: run, Owner: s.owner}
+		args := leaseArgs(run, &s.owner, time.Now().UnixMicro(), lasts)
+		if err = t.row(takeLease, args, &l.Epoch); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		err = t.each("SELECT "+leaseColumns+" FROM leases WHERE run_id = ?", []any{string(run)}, func(scan scanFunc) error {
+			l, err = readLease(scan)
+			return err
+		})
+		if err == nil {
+			err = reject(store.ErrLeased)
+		}
+		return err
+	})
+	return l, err
+}
+
+// RenewLeases implements [store.Leases].
+func (s *Store) RenewLeases(ctx context.Context) (all []store.Lease, err error) {
+	err = s.leaseWrite(ctx, func(t *tx) error {
+		all = all[:0]
+		return t.each(renewLeases, []any{s.owner.ID}, func(scan scanFunc) error {
+			l, err := readLease(scan)
+			all = append(all, l)
+			return err
+		})
+	})
+	return all, err
+}
+
+// ReleaseLease implements [store.Leases].
+func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
+	return s.leaseWrite(ctx, func(t *tx) error {
+		_, err := t.exec("DELETE FROM leases WHERE run_id = ? AND owner = ? AND epoch = ?", string(l.Run), s.owner.ID, l.Epoch)
+		return err
+	})
+}
+
+// EndLeases implements [store.Leases].
+func (s *Store) EndLeases(ctx context.Context, owner string) error {
+	return s.leaseWrite(ctx, func(t *tx) error {
+		_, err := t.exec("DELETE FROM leases WHERE owner = ?", owner)
+		return err
+	})
+}
+
+// RequestCancel implements [store.Leases].
+func (s *Store) RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error {
+	return s.leaseWrite(ctx, func(t *tx) error {
+		_, err := t.exec("UPDATE leases SET cancel_by = ?, cancel_token = ? WHERE run_id = ?", text(by), text(token), string(run))
+		return err
+	})
+}
+
+// Leases implements [store.Leases].
+func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) (all []store.Lease, err error) {
+	where := clauses{text: "WHERE 1 = 1"}
+	where.add(f.Machine != "", "machine = ? AND owner <> ?", text(f.Machine), s.owner.ID)
+	where.add(f.Cancel, "owner = ? AND cancel_by <> ''", s.owner.ID)
+	for chunk := range slices.Chunk(f.Runs, leasesAtOnce) {
+		w := where
+		w.args = slices.Clip(w.args)
+		for _, run := range chunk {
+			w.args = append(w.args, string(run))
+		}
+		n := 1 // few different statements
+		for ; n < len(chunk); n = min(8*n, leasesAtOnce) {
+		}
+		for range n - len(chunk) {
+			w.args = append(w.args, string(chunk[0]))
+		}
+		w.text += " AND run_id IN (?" + strings.Repeat(",?", n-1) + ")"
+		if all, err = s.leases(ctx, all, &w); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.Runs) > 0 {
+		return all, nil
+	}
+	return s.leases(ctx, nil, &where)
+}
+
+// leasesAtOnce bounds the runs whose leases one statement reads.
+const leasesAtOnce = 512
+
+func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) ([]store.Lease, error) {
+	err := short{s}.each(ctx, "SELECT "+leaseColumns+" FROM leases "+where.text, where.args, func(scan scanFunc) error {
+		l, err := readLease(scan)
+		all = append(all, l)
+		return err
+	})
+	return all, err
+}
+
+// Undriven implements [store.Leases].
+func (s *Store) Undriven(ctx context.Context, driver string, limit int) (runs []toolcrib.RunID, err error) {
+	err = s.each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
+		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+clock+`) ORDER BY num LIMIT ?`,
+		[]any{driver, limit}, func(scan scanFunc) error {
+			var run toolcrib.RunID
+			err := scan(&run)
+			runs = append(runs, run)
+			return err
+		})
+	return runs, err
+}
+
+// leaseNew takes the lease of a run with its first event.
+func (t *tx) leaseNew(run toolcrib.RunID) error {
+	if t.w.owner.ID == "" {
+		return nil
+	}
+	_, err := t.exec(newLease, leaseArgs(run, &t.w.owner, 1, t.w.owner.Lease)...)
+	return err
+}
+
+// endLease ends the lease of a run with its last event.
+func (t *tx) endLease(run toolcrib.RunID) error {
+	_, err := t.exec("DELETE FROM leases WHERE run_id = ?", string(run))
+	return err
+}

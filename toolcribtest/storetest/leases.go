@@ -1,0 +1,227 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+const long = time.Hour
+
+// take takes a lease that must be free.
+func take(t *testing.T, s store.Store, run toolcrib.RunID, lasts time.Duration) store.Lease {
+	t.Helper()
+	l, err := s.TakeLease(t.Context(), run, lasts)
+	if err != nil || l.Run != run || l.Owner.ID == "" {
+		t.Fatalf("%s was not taken: %+v, %v", run, l, err)
+	}
+	return l
+}
+
+// leased tries to take a lease that another owner has.
+func leased(t *testing.T, s store.Store, of store.Lease) {
+	t.Helper()
+	l, err := s.TakeLease(t.Context(), of.Run, long)
+	if of.Owner.Lease = 0; !errors.Is(err, store.ErrLeased) || l != of {
+		t.Fatalf("%s: %+v, %v, want %+v", of.Run, l, err, of)
+	}
+}
+
+// leasesOf returns the runs of the leases that match, sorted.
+func leasesOf(t *testing.T, s store.Store, f store.LeaseFilter) (runs []toolcrib.RunID) {
+	t.Helper()
+	all, err := s.Leases(t.Context(), f)
+	must(t, err)
+	for _, l := range all {
+		if l.Expired {
+			t.Errorf("the lease of %s has expired", l.Run)
+		}
+		runs = append(runs, l.Run)
+	}
+	slices.Sort(runs)
+	return runs
+}
+
+func expect[T comparable](t *testing.T, what string, got []T, want ...T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// leases takes, renews and releases leases in two processes.
+func leases(t *testing.T, open func() store.Store) {
+	ours, theirs := open(), open()
+	a := take(t, ours, "run_a", long)
+	b := take(t, theirs, "run_b", long)
+	leased(t, theirs, a)
+	leased(t, ours, b)
+	if all, err := ours.RenewLeases(t.Context()); err != nil || len(all) != 1 || all[0].Run != "run_a" || all[0].Epoch != a.Epoch {
+		t.Errorf("renewed: %+v, %v", all, err)
+	}
+	expect(t, "all", leasesOf(t, ours, store.LeaseFilter{}), "run_a", "run_b")
+	expect(t, "of runs", leasesOf(t, ours, store.LeaseFilter{Runs: []toolcrib.RunID{"run_b", "run_c"}}), "run_b")
+	expect(t, "of the others here", leasesOf(t, ours, store.LeaseFilter{Machine: a.Owner.Machine}), "run_b")
+	expect(t, "of another machine", leasesOf(t, ours, store.LeaseFilter{Machine: "none"}))
+	many := []toolcrib.RunID{"run_a"}
+	for i := range 700 {
+		many = append(many, toolcrib.RunID(fmt.Sprint("run_", i)))
+	}
+	expect(t, "of many runs", leasesOf(t, ours, store.LeaseFilter{Runs: append(many, "run_b")}), "run_a", "run_b")
+
+	again := take(t, ours, "run_a", long)
+	if again.Epoch == a.Epoch {
+		t.Error("it was taken twice with one epoch")
+	}
+	must(t, ours.ReleaseLease(t.Context(), a)) // the earlier one
+	must(t, theirs.ReleaseLease(t.Context(), again))
+	leased(t, theirs, again)
+
+	must(t, theirs.RequestCancel(t.Context(), "run_a", "ann", "tok_1"))
+	expect(t, "to be cancelled there", leasesOf(t, theirs, store.LeaseFilter{Cancel: true}))
+	all, err := ours.Leases(t.Context(), store.LeaseFilter{Cancel: true})
+	if err != nil || len(all) != 1 || all[0].CancelBy != "ann" || all[0].CancelToken != "tok_1" {
+		t.Errorf("to be cancelled: %+v, %v", all, err)
+	}
+	must(t, theirs.RequestCancel(t.Context(), "run_a", "", ""))
+	expect(t, "withdrawn", leasesOf(t, ours, store.LeaseFilter{Cancel: true}))
+	must(t, theirs.RequestCancel(t.Context(), "run_a", "ann", "tok_1"))
+
+	must(t, ours.ReleaseLease(t.Context(), again))
+	if taken := take(t, theirs, "run_a", long); taken.CancelBy != "" || taken.Epoch == again.Epoch || taken.Owner.ID == a.Owner.ID {
+		t.Errorf("it was taken as %+v after %+v", taken, again)
+	}
+	expect(t, "a request for a lease that has ended", leasesOf(t, theirs, store.LeaseFilter{Cancel: true}))
+	must(t, ours.EndLeases(t.Context(), b.Owner.ID)) // as of a process that has died
+	expect(t, "ended", leasesOf(t, ours, store.LeaseFilter{}))
+	take(t, ours, "run_b", long)
+}
+
+// leaseExpires has the time of leases pass. Any process can take them then, also their owner.
+func leaseExpires(t *testing.T, open func() store.Store) {
+	const short = 20 * time.Millisecond
+	ours, theirs := open(), open()
+	passes := func(run toolcrib.RunID) {
+		waittest.Until(t, "the time of the lease passes", func() bool {
+			all, err := theirs.Leases(t.Context(), store.LeaseFilter{Runs: []toolcrib.RunID{run}})
+			return err == nil && len(all) == 1 && all[0].Expired
+		})
+	}
+	kept := take(t, ours, "run_kept", short)
+	passes(kept.Run)
+	if all, err := ours.RenewLeases(t.Context()); err != nil || len(all) != 1 || all[0].Epoch != kept.Epoch {
+		t.Errorf("a late renewal of a lease that no process has taken: %+v, %v", all, err)
+	}
+	lost := take(t, ours, "run_lost", short)
+	must(t, theirs.RequestCancel(t.Context(), lost.Run, "ann", ""))
+	passes(lost.Run)
+	taken := take(t, theirs, lost.Run, long)
+	if taken.Epoch <= lost.Epoch {
+		t.Errorf("epoch %d after %d", taken.Epoch, lost.Epoch)
+	}
+	all, err := ours.RenewLeases(t.Context())
+	if err != nil || len(all) != 1 || all[0].Run != kept.Run {
+		t.Errorf("renewed after one was taken: %+v, %v", all, err)
+	}
+	must(t, ours.ReleaseLease(t.Context(), lost))
+	leased(t, ours, taken)
+}
+
+// leaseOfRuns starts and ends runs, and looks for those that no process drives.
+func leaseOfRuns(t *testing.T, open func() store.Store) {
+	ours, theirs := open(), open()
+	start := begun("ann", "")
+	start.Driver = "server"
+	undriven := func(limit int) []toolcrib.RunID {
+		runs, err := theirs.Undriven(t.Context(), "server", limit)
+		must(t, err)
+		return runs
+	}
+	for _, run := range []toolcrib.RunID{"run_a", "run_b", "run_c"} {
+		add(t, ours, run, 0, start)
+	}
+	other := begun("ann", "")
+	other.Driver = "cli"
+	add(t, ours, "run_d", 0, other)
+	expect(t, "leased with their first events", leasesOf(t, theirs, store.LeaseFilter{}), "run_a", "run_b", "run_c", "run_d")
+	expect(t, "not driven", undriven(10))
+	all, err := theirs.Leases(t.Context(), store.LeaseFilter{Runs: []toolcrib.RunID{"run_a"}})
+	if err != nil || len(all) != 1 || all[0].Epoch != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	leased(t, theirs, all[0])
+	must(t, ours.EndLeases(t.Context(), all[0].Owner.ID))
+	expect(t, "not driven", undriven(10), "run_a", "run_b", "run_c")
+	expect(t, "not driven, of a limit", undriven(2), "run_a", "run_b")
+	take(t, theirs, "run_b", long)
+	take(t, theirs, "run_c", long)
+	expect(t, "not driven", undriven(10), "run_a")
+	add(t, ours, "run_a", 1, done())
+	add(t, ours, "run_b", 1, &journal.Paused{Pending: journal.Pending{Kind: journal.PendingProvider}, Status: toolcrib.StatusWaitingForProvider})
+	add(t, ours, "run_c", 1, done())
+	expect(t, "not driven, after the ends", undriven(10))
+	expect(t, "leased, after the ends", leasesOf(t, theirs, store.LeaseFilter{}), "run_b")
+}
+
+// leaseEpochs has processes take, keep and lose the lease of one run. No two have it with one epoch.
+func leaseEpochs(t *testing.T, open func() store.Store) {
+	var mu sync.Mutex
+	owners := map[int64]string{}
+	var all sync.WaitGroup
+	for range 3 {
+		s := open()
+		all.Go(func() {
+			for i := range 60 {
+				l, err := s.TakeLease(t.Context(), "run_a", time.Duration(i%3)*time.Millisecond)
+				if errors.Is(err, store.ErrLeased) {
+					continue
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if before := owners[l.Epoch]; before != "" {
+					t.Errorf("epoch %d is of %s and of %s", l.Epoch, before, l.Owner.ID)
+				}
+				owners[l.Epoch] = l.Owner.ID
+				mu.Unlock()
+				if i%2 == 0 {
+					err = s.ReleaseLease(t.Context(), l)
+				} else {
+					_, err = s.RenewLeases(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// leasesRenewed renews very many leases at once.
+func leasesRenewed(t *testing.T, open func() store.Store) {
+	n := 10_000
+	if testing.Short() {
+		n = 1000
+	}
+	s := open()
+	for i := range n {
+		take(t, s, toolcrib.RunID(fmt.Sprint("run_", i)), time.Minute)
+	}
+	start := time.Now()
+	renewed, err := s.RenewLeases(t.Context())
+	if err != nil || len(renewed) != n {
+		t.Errorf("%d of %d leases were renewed, %v", len(renewed), n, err)
+	}
+	t.Logf("%d leases were renewed in %v", n, time.Since(start))
+}
