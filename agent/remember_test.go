@@ -2,7 +2,9 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,6 +64,62 @@ func TestH16_RememberedForTheRun(t *testing.T) {
 				t.Errorf("nothing says why it passed: %+v", v)
 			}
 		})
+	}
+}
+
+// reaching is a tool that asks about each host n, once for a run.
+type reaching struct{ *fn }
+
+func (r reaching) Plan(_ context.Context, c toolcrib.Call) (*toolcrib.Plan, error) {
+	var in struct{ N int }
+	mustDecode(c.Arguments, &in)
+	return &toolcrib.Plan{Run: r.call, Concerns: []toolcrib.Concern{{
+		Reason: toolcrib.ReasonNeedsConfirmation, Why: fmt.Sprint("reaches ", in.N), Run: true,
+	}}}, nil
+}
+
+// H16: an approval that answers a question for the run answers it for the same host only, and for none if the person
+// changed the arguments that the question was about.
+func TestH16_EditedArgumentsAgreeToNoHost(t *testing.T) {
+	for _, c := range []struct {
+		edit, second string
+		asks         bool
+	}{
+		{"", `{"n":1}`, false},
+		{"", `{"n":2}`, true},
+		{`{"n":1,"x":2}`, `{"n":1}`, true},
+		{`{"n":2}`, `{"n":1}`, true}, // asks about 2 before the edited call runs
+		{`{"n":2}`, `{"n":2}`, false},
+	} {
+		w := newWorld(t, gate.ConfirmNever)
+		tool := &fn{spec: toolcrib.Spec{Name: "reach", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true}, w: w, call: newEcho}
+		w.all = append(w.all, reaching{tool})
+		w.runner.Gate = gateOf(t, w, func(*gate.Options) {})
+		w.script(calls("reach", `{"n":1}`), calls("reach", c.second), say("ok"))
+		s := run(t, w)
+		edit := json.RawMessage(c.edit)
+		if c.edit == "" {
+			edit = nil
+		}
+		for s.Status.Parked() && len(s.Trace) == 1 {
+			one := journal.CallDecision{Decision: journal.DecisionApprove, Arguments: edit}
+			if _, err := w.runner.Decide(t.Context(), s.Run, agent.Decision{
+				ApprovalID: s.Pending.ApprovalID, Who: me, Calls: map[string]journal.CallDecision{s.Trace[0].ID: one},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if s, err = w.runner.Resume(t.Context(), s.Run); err != nil {
+				t.Fatal(err)
+			}
+			edit = nil
+		}
+		if s.Status.Parked() != c.asks {
+			t.Errorf("edited to %q, then %s: %s", c.edit, c.second, s.Status)
+		}
+		if err := w.replayed(s); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -440,8 +440,9 @@ func (s *State) decide(c *Call, d journal.CallDecision, by *journal.Confirmation
 	if c.Retried && d.Decision == journal.DecisionApprove {
 		c.RetryBound = c.Approved(&d).Binding
 	}
-	if d.Decision == journal.DecisionApprove && d.Arguments == nil {
-		for _, q := range s.shown(c.ID).Questions {
+	shown := s.shown(c.ID)
+	if d.Decision == journal.DecisionApprove && (d.Arguments == nil || bytes.Equal(d.Arguments, shown.Arguments)) {
+		for _, q := range shown.Questions {
 			if q.Run && !slices.ContainsFunc(s.Agreed, q.Same) {
 				s.Agreed = append(s.Agreed, q)
 			}
