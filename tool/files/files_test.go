@@ -125,6 +125,23 @@ func (k *kit) clean() {
 	}
 }
 
+// What begins like an image and cannot be decoded is read like any other file: as text, or as an error that says what it is.
+func TestC9_ReadFileOfABrokenImage(t *testing.T) {
+	k := newKit(t, files.Options{})
+	read := func(name, content string) (toolcrib.Output, error) {
+		k.put(name, content)
+		call := k.made("read_file", args{"path": name})
+		call.Images = true
+		return k.tools["read_file"].Call(t.Context(), call)
+	}
+	out, err := read("a.png", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00")
+	k.failed(string(out.JSON), err, "execution failed: a.png is a binary file (image/png, 17 bytes)")
+	if out, err = read("formats.txt", "GIF89a begins a GIF.\n"); err != nil || out.Files != nil ||
+		string(out.JSON) != `{"content":"GIF89a begins a GIF.\n"}` {
+		t.Errorf("%s, %d files, %v", out.JSON, len(out.Files), err)
+	}
+}
+
 func TestC9_ReadFile(t *testing.T) {
 	k := newKit(t, files.Options{})
 	k.put("a.txt", "one\ntwo <b> & é\nthree")

@@ -88,7 +88,7 @@ func readFile(
 	return wire.Output(result)
 }
 
-// asImage returns an image as a file of the output, or no output for a file that is read as text. f is then at its
+// asImage returns an image as a file of the output, or no output for a file that is read as text. It leaves f at its
 // beginning.
 func asImage(
 	ctx context.Context, call toolcrib.Call, f *os.File, info fs.FileInfo, shown string,
@@ -102,10 +102,10 @@ func asImage(
 		return out, err
 	}
 	kind := media.Type(head[:n])
-	if !strings.HasPrefix(kind, "image/") {
+	if !strings.HasPrefix(kind, "image/") || isText(head[:n], n == sniffBytes) { // a text may begin with GIF89a
 		return out, nil
 	}
-	data, err := readAll(ctx, f, info.Size(), toolcrib.MaxFileBytes)
+	data, err := readAll(ctx, io.NewSectionReader(f, 0, info.Size()), info.Size(), toolcrib.MaxFileBytes)
 	if err != nil {
 		return out, err
 	}
