@@ -171,7 +171,10 @@ func (s Style) Hanging(head, text string) string {
 		indent = 2
 	}
 	rows := Wrap(guard.Visible(text), s.columns()-indent)
-	return head + " " + strings.Join(rows, "\n"+strings.Repeat(" ", indent)) + "\n"
+	for i, row := range rows[1:] {
+		rows[i+1] = strings.TrimRight(strings.Repeat(" ", indent)+row, " ")
+	}
+	return head + " " + strings.Join(rows, "\n") + "\n"
 }
 
 // Question formats a question of this program. It may contain names that come from a model, so

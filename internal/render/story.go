@@ -31,20 +31,22 @@ func (t *Story) Tell(e toolcrib.Event) {
 		Start: t.start, Head: t.head, Thought: t.thought, Reply: t.reply, Result: t.result,
 		Note: t.note, Notice: func(n toolcrib.Notice) { t.note(NoticeText(n)) }, Detail: t.detail,
 		Run:   func(id string) { t.detail("its story: " + cmp.Or(t.Self, "toolcrib") + " runs show " + id) },
-		Fault: func(text string) { fmt.Fprintln(t.Out, t.Style.Red("✗ "+Line(text, 4096))) },
-		Cost:  func(text string) { fmt.Fprintln(t.Out, t.Style.Dim("  "+text)) },
+		Fault: func(text string) { t.print(t.Style.Hanging(t.Style.Red("✗"), Line(text, 4096))) },
+		Cost:  func(text string) { t.dim(2, text) },
 	}
 	t.narrator.Event(e)
 }
+
+func (t *Story) print(text string) { fmt.Fprint(t.Out, text) }
 
 // head prints the first line of an item.
 func (t *Story) head(h Head) {
 	s := t.Style
 	switch h.Mark {
 	case "❯":
-		fmt.Fprintf(t.Out, "%s %s %s\n", s.Bold(h.Mark), guard.Visible(h.Text), s.Dim("("+guard.Visible(h.Name)+")"))
+		t.print(s.Hanging(s.Bold(h.Mark), h.Text+" ("+h.Name+")"))
 	case "?":
-		fmt.Fprintf(t.Out, "%s %s\n", s.Yellow("? "+h.Text), s.Dim(guard.Visible(toolcrib.ShortID(h.Name))))
+		t.print(s.Hanging(s.Yellow(h.Mark), h.Text+" "+toolcrib.ShortID(h.Name)))
 	case "→":
 		name := Line(h.Name, 64) + ":"
 		fmt.Fprintf(t.Out, "%s %s %s\n", s.Cyan(h.Mark), s.Bold(name), Line(h.Text, s.width()-len(name)-3))
@@ -52,13 +54,13 @@ func (t *Story) head(h Head) {
 		fmt.Fprintf(t.Out, "  %s %s\n", Line(h.Name, 64), Arguments(json.RawMessage(h.Text), s.width()-len(h.Name)-4))
 	default: // the end
 		mark := map[string]func(string) string{"✓": s.Green, "■": s.Yellow, "✗": s.Red}[h.Mark]
-		fmt.Fprintf(t.Out, "\n%s %s\n", mark(h.Mark), Line(h.Text, 4096))
+		t.print("\n" + s.Hanging(mark(h.Mark), Line(h.Text, 4096)))
 	}
 }
 
 func (t *Story) reply(r Reply) {
 	if text := strings.TrimSpace(r.Text); text != "" && !t.Team {
-		fmt.Fprintln(t.Out, guard.Visible(text))
+		t.print(strings.Join(Wrap(guard.Visible(text), t.Style.columns()), "\n") + "\n")
 	}
 }
 
@@ -86,7 +88,7 @@ func (t *Story) start(b *journal.RunStarted) {
 	t.field("skills", strings.Join(skills, ", "))
 	t.field("tainted by", strings.Join(b.Taint, ", "))
 	if n := len(b.Input); n > 0 && b.Given == nil {
-		fmt.Fprintf(t.Out, "\n%s %s\n", t.Style.Bold("❯"), guard.Visible(b.Input[n-1].Text()))
+		t.print("\n" + t.Style.Hanging(t.Style.Bold("❯"), b.Input[n-1].Text()))
 		for _, p := range b.Input[n-1].Parts {
 			if p.File != nil {
 				t.note("attached: " + fileText(*p.File))
@@ -98,18 +100,19 @@ func (t *Story) start(b *journal.RunStarted) {
 
 func (t *Story) field(name, value string) {
 	if value != "" {
-		fmt.Fprintf(t.Out, "%s %s\n", t.Style.Dim(fmt.Sprintf("%-11s", name)), Line(value, 4096))
+		t.print(t.Style.Hanging(t.Style.Dim(fmt.Sprintf("%-11s", name)), Line(value, 4096)))
 	}
 }
 
-func (t *Story) note(text string) {
-	fmt.Fprintln(t.Out, t.Style.Dim("· "+Line(text, 4096)))
-}
+func (t *Story) note(text string) { t.print(t.Style.Note(Line(text, 4096))) }
 
 // detail prints a line that belongs to the one before.
-func (t *Story) detail(text string) {
-	for _, row := range Wrap(Line(text, 4096), t.Style.columns()-4) {
-		fmt.Fprintln(t.Out, t.Style.Dim("    "+row))
+func (t *Story) detail(text string) { t.dim(4, Line(text, 4096)) }
+
+// dim prints a visible text, indented.
+func (t *Story) dim(indent int, text string) {
+	for _, row := range Wrap(text, t.Style.columns()-indent) {
+		t.print(t.Style.Dim(strings.Repeat(" ", indent)+row) + "\n")
 	}
 }
 
@@ -120,15 +123,15 @@ func (t *Story) thought(text string) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, l := range lines {
 		if !t.Whole && i == foldedThinking {
-			fmt.Fprintln(t.Out, t.Style.Dim("  … "+Count(len(lines)-i, "more line")))
+			t.dim(2, "… "+Count(len(lines)-i, "more line"))
 			return
 		}
-		fmt.Fprintln(t.Out, t.Style.Dim("  "+guard.Visible(l)))
+		t.dim(2, guard.Visible(l))
 	}
 }
 
 func (t *Story) result(r Result) {
-	fmt.Fprint(t.Out, t.Style.Call(r.Call.Name, r.Call.Arguments, r.Status))
+	t.print(t.Style.Call(r.Call.Name, r.Call.Arguments, r.Status))
 	if r.Edited != "" {
 		t.detail(r.Edited)
 	}
@@ -139,7 +142,7 @@ func (t *Story) result(r Result) {
 	if t.Whole {
 		most = 0
 	}
-	fmt.Fprint(t.Out, t.Style.Fold(r.ResultView, most, ""))
+	t.print(t.Style.Fold(r.ResultView, most, ""))
 }
 
 // Count formats a number with a noun: 1 round, 2 rounds.

@@ -144,6 +144,37 @@ func TestStoryOfSiblings(t *testing.T) {
 	wantStory(t, "story_siblings", Story{}, events)
 }
 
+// No row of a story is wider than the terminal, and no word is broken.
+func TestStoryOfANarrowTerminal(t *testing.T) {
+	text := func(name string) string { return strings.Repeat("some of the words of "+name+", ", 8) + "and its end" }
+	answer := toolcrib.TextMessage(toolcrib.RoleAssistant, "  "+text("an answer")+"\n\n    "+text("a second paragraph"))
+	answer.Parts = append(answer.Parts, toolcrib.Part{Thinking: &toolcrib.Thinking{Text: text("a thought")}})
+	var out strings.Builder
+	story := Story{Out: &out, Style: Style{Width: 60}}
+	for i, b := range []toolcrib.Body{
+		&journal.RunStarted{
+			Agent: toolcrib.Agent{Name: "lead"}, Models: []journal.ModelInfo{{Ref: "small"}}, Taint: strings.Split(text("a source"), " "),
+			Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, text("a prompt")+"\n"+text("a second line"))},
+		},
+		&journal.Message{Parts: answer.Parts},
+		&journal.Notice{Notice: toolcrib.Notice{Code: "network", Message: text("a notice")}},
+		&journal.ConfirmationRequired{ApprovalID: "apr_01K0APPR0VA100000000000001", Kind: journal.ApprovalInput, Question: text("a question")},
+		&journal.Said{By: "ann", Text: text("a message")},
+		&journal.ModelFailed{Request: 1, Class: "network", Message: text("a failure")},
+		&journal.Error{Status: toolcrib.StatusFailed, StopReason: toolcrib.StopProviderFailed, Message: text("an end")},
+	} {
+		story.Tell(toolcrib.Event{Seq: toolcrib.Seq(i + 1), Body: b})
+	}
+	for l := range strings.Lines(out.String()) {
+		if width := ansi.StringWidth(strings.TrimSuffix(l, "\n")); width > 60 {
+			t.Errorf("%d columns: %q", width, l)
+		}
+	}
+	if words := strings.Count(strings.Join(strings.Fields(out.String()), " "), "some of the words of "); words != 10*8 {
+		t.Errorf("%d of %d sentences are whole:\n%s", words, 10*8, out.String())
+	}
+}
+
 // What a run below has read taints, each source once.
 func TestStoryOfSources(t *testing.T) {
 	var got []string
