@@ -339,3 +339,51 @@ func TestACP_EditorsMCPServer(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+// A session has the configuration, the skills and the MCP servers of its own folder, once the person trusts them, and not
+// those of another session.
+func TestACP_ConfigurationOfTheFolder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "- {text: From the user.}\n- {text: Again from the user.}\n")
+	there := filepath.Join(filepath.Dir(d.work), "there")
+	d.write(filepath.Join(there, "toolcrib.yaml"), `
+providers: {near: {type: script, file: play.yaml}}
+models: {near: {provider: near, model: x}}
+agents: {default: {model: near, skills: [greet]}}
+`)
+	d.write(filepath.Join(there, "play.yaml"), "- tool_calls: [{name: list_directory, arguments: {path: .}}]\n- {text: From there.}\n")
+	d.write(filepath.Join(there, ".claude", "skills", "greet", "SKILL.md"), "---\nname: greet\ndescription: Greets.\n---\nGreet.\n")
+	d.write(filepath.Join(there, ".mcp.json"), `{"mcpServers": {"near": {"command": "/bin/false"}}}`)
+	e := d.open().greet()
+	here := e.session
+	newThere := map[string]any{"cwd": there, "mcpServers": []any{map[string]any{
+		"name": "near", "command": "/bin/false", "args": []string{}, "env": []any{},
+	}}}
+	e.request(3, "session/new", newThere)
+	if m := e.answer("3"); m.Error == nil || !strings.Contains(m.Error.Message, "toolcrib trust "+there) {
+		t.Errorf("not trusted: %+v", m)
+	}
+	out, _ := d.command("trust", there).CombinedOutput()
+	_, digest, _ := strings.Cut(string(out), "--digest ")
+	if out, err := d.command("trust", there, "--digest", strings.TrimSpace(digest)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	e.request(4, "session/new", newThere)
+	m := e.answer("4")
+	near, _ := m.Result["sessionId"].(string)
+	if offered := fmt.Sprint(m.Result["models"]); !strings.Contains(offered, "near") || !strings.Contains(offered, "second") {
+		t.Errorf("models: %s, %+v", offered, m.Error)
+	}
+	for i, want := range map[int]string{5: `"text":"there."`, 6: `"text":"user."`} {
+		if e.session = here; i == 5 {
+			e.session = near
+		}
+		e.updates = nil
+		e.prompt(i, "hello")
+		e.answer(fmt.Sprint(i))
+		if said := e.said(); !strings.Contains(said, want) || strings.Contains(said, "mcp review") {
+			t.Errorf("%s", said)
+		}
+	}
+	e.leave()
+}

@@ -62,6 +62,16 @@ func (s *Service) Under(c *config.Config) *Service {
 	return other
 }
 
+// Beside returns a service of the same data folder for a project in another folder, with MCP servers of its own, which
+// the caller closes.
+func (s *Service) Beside(c *config.Config, source config.Source) *Service {
+	other := s.Under(c)
+	other.Env.Source = source
+	other.MCP = mcpset.New(other.Env)
+	other.Policy = s.Policy.Under(other.Env, other.MCP, other.People)
+	return other
+}
+
 // Reload puts a configuration into effect for runs that are started or resumed from now on. Runs in progress keep
 // theirs.
 func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) (*Service, error) {

@@ -3,11 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +18,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/acp"
 	"github.com/toolcrib/toolcrib/agent"
-	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/internal/ulid"
 	"github.com/toolcrib/toolcrib/internal/version"
@@ -43,9 +42,9 @@ func (a *app) acpCommand(cmd *cobra.Command) {
 		a.inTerminal = false // standard input belongs to the editor
 		ctx, stop := a.interruptible(cmd.Context(), "a signal", a.err)
 		defer stop()
-		err := acp.New(acp.Options{
-			Host: &editorHost{a: a, cmd: cmd, flags: f}, Version: version.Version(), Mask: a.masker.Mask,
-		}).Run(ctx, a.in, a.out)
+		host := &editorHost{a: a, cmd: cmd, flags: f, apps: map[string]*app{"": a}, opened: a.service}
+		err := acp.New(acp.Options{Host: host, Version: version.Version(), Mask: a.masker.Mask}).Run(ctx, a.in, a.out)
+		err = errors.Join(err, host.close())
 		if cause := context.Cause(ctx); cause != nil {
 			return silent(codeOf(cause))
 		}
@@ -58,7 +57,52 @@ type editorHost struct {
 	a     *app
 	cmd   *cobra.Command
 	flags runFlags
-	mu    sync.Mutex // guards a while it opens the service
+
+	mu     sync.Mutex       // held while a session is opened
+	apps   map[string]*app  // by folder; "" is the current one
+	opened *service.Service // the first one, whose data folder is that of all
+}
+
+// at returns the app for a folder. Its sessions have the configuration, the skills and the MCP servers of that folder.
+func (h *editorHost) at(folder string) (*app, error) {
+	here, _ := os.Getwd() // if it is unknown, it is not the session's folder
+	if folder == here {
+		folder = ""
+	}
+	a := h.apps[folder]
+	switch {
+	case a != nil:
+	case len(h.apps) > acp.MaxSessions:
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "sessions were opened in more than %d folders", acp.MaxSessions)
+	default:
+		a = h.a.elsewhere(folder)
+	}
+	if a.service == nil && h.opened != nil {
+		c, err := a.configuration()
+		if err != nil {
+			return nil, err
+		}
+		a.service = h.opened.Beside(c, a.source())
+	}
+	if _, _, err := a.knowing(h.cmd.Context()); err != nil {
+		return nil, err
+	}
+	a.mask() // learns the secrets of the configuration
+	h.opened, h.apps[folder] = cmp.Or(h.opened, a.service), a
+	return a, nil
+}
+
+// close closes the data folder, and the MCP servers and logs of the folders.
+func (h *editorHost) close() (err error) {
+	for _, a := range h.apps {
+		if a.service != nil && a.service != h.opened {
+			a.service.MCP.Close()
+		}
+	}
+	for _, a := range h.apps {
+		err = errors.Join(err, a.close())
+	}
+	return err
 }
 
 // editorSession begins the names of sessions that began in an editor, which knows them by these names.
@@ -68,16 +112,16 @@ const editorSession = "acp-"
 func (h *editorHost) Open(_ context.Context, q acp.OpenRequest, to *acp.Session) (acp.Conversation, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, _, err := h.a.knowing(h.cmd.Context()); err != nil {
+	a, err := h.at(q.Folder)
+	if err != nil {
 		return nil, err
 	}
 	f := h.flags
 	f.workspace, f.session = q.Folder, q.Session
-	c, err := h.a.newChat(h.cmd, &f)
+	c, err := a.newChat(h.cmd, &f)
 	if err != nil {
 		return nil, err
 	}
-	h.a.mask() // learns the secrets of the configuration
 	c.start.Approve, c.approve = agent.ApproveAsk, agent.ApproveAsk
 	e := &editor{chat: c, to: to, pending: map[string]string{}}
 	switch {
@@ -86,24 +130,18 @@ func (h *editorHost) Open(_ context.Context, q acp.OpenRequest, to *acp.Session)
 	case c.session.Info.ID == "":
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %s", q.Session)
 	}
-	if e.log, err = h.a.logger(h.a.err, false); err != nil {
+	if e.log, err = a.logger(a.err, false); err != nil {
 		return nil, err
 	}
-	e.notes = h.notes(q)
+	e.notes = a.unused(q.Servers)
 	c.front = e
 	return e, nil
 }
 
-// notes returns what the person should know of a request.
-func (h *editorHost) notes(q acp.OpenRequest) (notes []string) {
-	here, _ := os.Getwd() // if it is unknown, it is not the session's folder
-	_, err := os.Lstat(filepath.Join(q.Folder, config.FileName))
-	if err == nil && here != q.Folder && h.a.configFlag == "" {
-		notes = append(notes, fmt.Sprintf("%s of this folder is not used, because toolcrib was started in %s.",
-			config.FileName, here))
-	}
-	for _, m := range q.Servers {
-		if h.a.service.MCP.Has(m.Name, m.Command, m.Args, m.URL) {
+// unused returns what the person should know of MCP servers of an editor.
+func (a *app) unused(servers []acp.MCPServer) (notes []string) {
+	for _, m := range servers {
+		if a.service.MCP.Has(m.Name, m.Command, m.Args, m.URL) {
 			continue
 		}
 		name, add := trust.ShellWord(m.Name), m.URL
@@ -114,7 +152,7 @@ func (h *editorHost) notes(q acp.OpenRequest) (notes []string) {
 			}
 		}
 		notes = append(notes, fmt.Sprintf("The MCP server %s of the editor is not used, because it is not in your configuration. "+
-			"To use it: `%s mcp add %s %s`, then `%s mcp review %s`.", m.Name, h.a.self(), name, add, h.a.self(), name))
+			"To use it: `%s mcp add %s %s`, then `%s mcp review %s`.", m.Name, a.self(), name, add, a.self(), name))
 	}
 	return notes
 }
@@ -125,8 +163,12 @@ const sessionsListed = 50
 // List implements [acp.Host].
 func (h *editorHost) List(ctx context.Context, folder, cursor string) (list []acp.Listed, next string, err error) {
 	h.mu.Lock()
-	at, who, err := h.a.opened(ctx, h.a.reading)
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	a, err := h.at(folder)
+	if err != nil {
+		return nil, "", err
+	}
+	at, who, err := a.opened(ctx, a.reading)
 	if err != nil {
 		return nil, "", err
 	}

@@ -72,8 +72,9 @@ type app struct {
 	ollamaAt string // where to look for an Ollama that is not configured
 
 	started time.Time
+	folder  string // of the project, if that is not the current folder
 	config  *config.Config
-	masker  guard.Masker // all secrets seen so far; shared with the driver of runs
+	masker  *guard.Masker // all secrets seen so far; shared with the driver of runs
 	service *service.Service
 	api     backend         // the service, or a server in its place
 	remote  *remote.Service // that server; nil without one
@@ -89,12 +90,22 @@ type app struct {
 func newApp(in, out, err *os.File) *app {
 	a := &app{
 		in: in, out: &output{w: screen(out)}, err: screen(err), started: time.Now(), ollamaAt: config.OllamaAddress,
-		noSandbox: shell.Problem,
+		noSandbox: shell.Problem, masker: guard.NewMasker(),
 	}
 	a.inTerminal, a.outTerminal, a.errTerminal = isTerminal(in), isTerminal(out), isTerminal(err)
 	a.style = styleOf(err, a.errTerminal)
 	a.outStyle = styleOf(out, a.outTerminal)
 	return a
+}
+
+// elsewhere returns an app for a project in another folder, with the streams, the flags and the principal of a.
+func (a *app) elsewhere(folder string) *app {
+	return &app{
+		in: a.in, out: a.out, err: a.err, began: a.began, noSandbox: a.noSandbox, style: a.style, outStyle: a.outStyle,
+		configFlag: a.configFlag, dataFlag: a.dataFlag, asFlag: a.asFlag, tokenFlag: a.tokenFlag, serverFlag: a.serverFlag,
+		adminFlag: a.adminFlag, plainFlag: a.plainFlag, verboseFlag: a.verboseFlag, args: a.args, tools: a.tools,
+		acting: a.acting, ollamaAt: a.ollamaAt, started: a.started, masker: a.masker, folder: folder,
+	}
 }
 
 // screen returns a writer for text that people read in f.
@@ -155,7 +166,7 @@ func (a *app) mask() *guard.Masker {
 	if a.config != nil {
 		a.masker.Learn(a.config.Secrets()...)
 	}
-	return &a.masker
+	return a.masker
 }
 
 // dataDir returns the absolute path of the data folder.

@@ -186,7 +186,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 		return nil
 	}
 	if a.config == nil {
-		c, err := config.Load(config.Find(a.configFlag, os.Getenv), a.trustedAlready)
+		c, err := config.Load(a.source(), a.trustedAlready)
 		var untrusted *trust.UntrustedError
 		if errors.As(err, &untrusted) {
 			c, err = config.Load(config.Own(os.Getenv), nil)

@@ -151,7 +151,7 @@ func (a *app) configErrors(
 
 // checkConfig prints every error, and notices about settings that this version does not support.
 func (a *app) checkConfig() (any, func(), error) {
-	source := config.Find(a.configFlag, os.Getenv)
+	source := a.source()
 	c, known := config.Examine(source)
 	if c == nil {
 		return a.configProblems(known)
@@ -191,13 +191,16 @@ func (a *app) checkConfig() (any, func(), error) {
 	return list, text, err
 }
 
+// source returns where the configuration is.
+func (a *app) source() config.Source { return config.FindIn(a.folder, a.configFlag, os.Getenv) }
+
 // configuration returns the configuration, which is read once. A configuration in the current folder is
 // used only if it is trusted.
 func (a *app) configuration() (*config.Config, error) {
 	if a.config != nil {
 		return a.config, nil
 	}
-	source := config.Find(a.configFlag, os.Getenv)
+	source := a.source()
 	c, err := config.Load(source, a.trusted)
 	if err != nil {
 		return nil, err
@@ -209,7 +212,7 @@ func (a *app) configuration() (*config.Config, error) {
 // configurationAnyway reads the configuration for commands that only inspect it: it does not take
 // effect.
 func (a *app) configurationAnyway() (*config.Config, config.Source, error) {
-	source := config.Find(a.configFlag, os.Getenv)
+	source := a.source()
 	c, err := config.Load(source, func(string, []byte) error { return nil })
 	return c, source, err
 }
@@ -273,17 +276,18 @@ func (a *app) notices() io.Writer {
 	return a.err
 }
 
-// passedOver gives a notice that .mcp.json of the current folder is not trusted and therefore not used.
+// passedOver gives a notice that .mcp.json of the project's folder is not trusted and therefore not used.
 func (a *app) passedOver() {
-	if !standin.Exists(".mcp.json") {
+	folder := cmp.Or(a.folder, ".")
+	if !standin.Exists(filepath.Join(folder, ".mcp.json")) {
 		return
 	}
-	files, _ := env.TrustStore().Check(".", ".mcp.json") // if the record cannot be read, nothing is trusted
+	files, _ := env.TrustStore().Check(folder, ".mcp.json") // if the record cannot be read, nothing is trusted
 	for _, f := range files {
 		switch f.State {
 		case trust.Absent, trust.Trusted:
 		default:
-			a.notice("%s", trust.PassedOver(".", f))
+			a.notice("%s", trust.PassedOver(folder, f))
 		}
 	}
 }
@@ -313,7 +317,7 @@ func (a *app) svc() (*service.Service, error) {
 
 func (a *app) newService(c *config.Config, dir string) *service.Service {
 	o := env.Options{
-		Config: c, Source: config.Find(a.configFlag, os.Getenv), DataDir: dir, Mask: &a.masker, Started: a.started,
+		Config: c, Source: a.source(), DataDir: dir, Mask: a.masker, Started: a.started,
 		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert,
 		OllamaAt: a.ollamaAt, Observe: a.observe, Tools: a.tools,
 	}

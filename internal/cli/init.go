@@ -265,7 +265,7 @@ func (a *app) writeInit(ctx context.Context, f initAnswers, p initProvider) erro
 
 // trustWritten trusts a configuration that was just written for its user, if it requires trust.
 func (a *app) trustWritten(ctx context.Context, path string, text []byte) error {
-	if !config.Find(a.configFlag, os.Getenv).NeedsTrust() {
+	if !a.source().NeedsTrust() {
 		return nil
 	}
 	folder, err := policy.TrustWritten(path, text)

@@ -238,7 +238,7 @@ func (a *app) editConfig(c call, edit func(file string, text []byte) ([]byte, er
 	if _, err := env.Administrator(c.who); err != nil {
 		return err
 	}
-	file := config.Find(a.configFlag, os.Getenv).Path
+	file := a.source().Path
 	if own := config.UserFolder(os.Getenv); file == "" && own != "" {
 		file = filepath.Join(own, config.FileName)
 	}

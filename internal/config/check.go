@@ -290,8 +290,9 @@ type decoder struct {
 }
 
 func newDecoder(file string) *decoder {
+	here, _ := os.Getwd() // determined once, not at each use
 	return &decoder{
-		Decoder: yamltree.Decoder{File: file, Folders: map[string]string{}, Check: checkWritten, Keys: keyPattern},
+		Decoder: yamltree.Decoder{File: file, Folders: map[string]string{"": here}, Check: checkWritten, Keys: keyPattern},
 		nodes:   map[string]*yamltree.Node{},
 	}
 }
@@ -352,7 +353,7 @@ func (v *Value) DecodeYAML(d *yamltree.Decoder, n *yamltree.Node, f yamltree.Fie
 	if !n.Default {
 		out.at.File, out.at.Line, out.base = n.File, n.Line, d.Folders[n.File]
 	} else if f.Format == "path" && filepath.IsLocal(n.Text) {
-		out.base, _ = os.Getwd() // determined once, not at each use
+		out.base = d.Folders[""]
 	}
 	if problem := out.check(); problem != "" {
 		d.Errorf(n, "%s", problem)

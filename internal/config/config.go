@@ -9,7 +9,7 @@
 //     key are combined.
 //   - A relative path in a file is relative to the folder of the file; ~ is the home folder. The
 //     default of a path, and the workspace ".", written or not, are relative to the folder in which
-//     toolcrib was started.
+//     toolcrib was started, or to that of the session of an editor.
 //   - An agent inherits from agents.default only its model: other keys that are not written have
 //     the built-in defaults. An agent without a model has the model and, unless it has its own, the
 //     fallback of agents.default. If that has no model either, one is detected

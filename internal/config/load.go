@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
@@ -38,6 +39,8 @@ type Source struct {
 	Origin Origin
 	// Own is the user's own configuration, over which that of a project is laid, or "".
 	Own string
+	// Folder is the absolute path of the project's folder. If "", it is the current folder.
+	Folder string
 }
 
 // Files returns the paths of all files, nearest last.
@@ -52,23 +55,25 @@ func (s Source) NeedsTrust() bool { return s.Origin == OriginCwd }
 // names, or else ./toolcrib.yaml over the file in the user's own folder. A file that is named by
 // flag or the variable need not exist, so that a typing error does not select another
 // configuration. If getenv is nil, os.Getenv is used.
-func Find(flag string, getenv func(string) string) Source {
+func Find(flag string, getenv func(string) string) Source { return FindIn("", flag, getenv) }
+
+// FindIn is [Find] for a project in another folder than the current one.
+func FindIn(folder, flag string, getenv func(string) string) Source {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
 	if flag != "" {
-		return Source{Path: flag, Origin: OriginFlag}
+		return Source{Path: flag, Origin: OriginFlag, Folder: folder}
 	}
 	if named := getenv(EnvFile); named != "" {
-		return Source{Path: named, Origin: OriginEnv}
+		return Source{Path: named, Origin: OriginEnv, Folder: folder}
 	}
 	own := Own(getenv)
-	switch {
-	case standin.Exists(FileName) && !sameFolder(".", UserFolder(getenv)):
-		return Source{Path: FileName, Origin: OriginCwd, Own: own.Path}
-	default:
-		return own
+	own.Folder = folder
+	if file := filepath.Join(folder, FileName); standin.Exists(file) && !sameFolder(cmp.Or(folder, "."), UserFolder(getenv)) {
+		return Source{Path: file, Origin: OriginCwd, Own: own.Path, Folder: folder}
 	}
+	return own
 }
 
 // Own returns the configuration in the user's own folder, or one without a file.
@@ -158,7 +163,8 @@ func Changes(file string, content []byte, own Source) []string {
 type layer struct {
 	file    string // path as the user gave it, or "" without a file
 	data    []byte
-	project bool // found in the current folder
+	project bool   // found in the current folder
+	started string // the folder of the project, or "" for the current folder
 	folder  string
 	hash    string
 	root    *yamltree.Node
@@ -175,6 +181,7 @@ func (s Source) read() (layers []layer, errs Errors) {
 	if layers == nil {
 		layers = []layer{{}}
 	}
+	layers[0].started = s.Folder
 	return layers, errs
 }
 
@@ -254,6 +261,9 @@ func (l *layer) alone(d *decoder) {
 
 // parse reads the tree of the file. It returns errors if it cannot be decoded.
 func (l *layer) parse(d *decoder) Errors {
+	if l.started != "" {
+		d.Folders[""] = l.started
+	}
 	if l.file != "" {
 		whole, err := filepath.Abs(l.file)
 		if err != nil {

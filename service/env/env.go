@@ -72,7 +72,7 @@ type Options struct {
 	Confirm func(question string) bool
 	// OllamaAt is where to look for an Ollama that is not configured. If empty, at its usual address.
 	OllamaAt string
-	// Source is where Config was found.
+	// Source is where Config was found, and the folder of the project.
 	Source config.Source
 	// Started is when the process started.
 	Started time.Time

@@ -83,13 +83,14 @@ const maxTimeout = 24 * 60 * 60 * 1000
 // variable matches a reference to an environment variable: ${NAME}, ${NAME:-default}.
 var variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
 
-// project returns the servers of the .mcp.json of the current folder, if its user trusts its current content.
+// project returns the servers of the .mcp.json of the project's folder, if its user trusts its current content.
 func (s *Set) project() []*server {
-	content, err := safefile.Read(fileName, trust.MaxFileBytes)
+	name := filepath.Join(s.env.Source.Folder, fileName)
+	content, err := safefile.Read(name, trust.MaxFileBytes)
 	if err != nil {
 		return nil // one that cannot be read is not trusted either, and the front end says so
 	}
-	path, err := filepath.Abs(fileName)
+	path, err := filepath.Abs(name)
 	if err != nil {
 		return nil
 	}
@@ -100,7 +101,7 @@ func (s *Set) project() []*server {
 	}
 	f, err := parseFile(content)
 	if err != nil {
-		s.env.Once(s.env.Notice)(fmt.Sprintf("%s is passed over: %v", fileName, err))
+		s.env.Once(s.env.Notice)(fmt.Sprintf("%s is passed over: %v", name, err))
 		return nil
 	}
 	var list []*server

@@ -179,7 +179,7 @@ func (s *Set) fill(to *mcp.Server, c *config.MCPServer) (err error) {
 		}
 		return text
 	}
-	to.Command, to.URL, to.Dir = fill(c.Command), fill(c.URL), fill(c.Cwd)
+	to.Command, to.URL, to.Dir = fill(c.Command), fill(c.URL), cmp.Or(fill(c.Cwd), s.env.Source.Folder)
 	for _, arg := range c.Args {
 		to.Args = append(to.Args, fill(arg))
 	}
