@@ -152,15 +152,11 @@ func (s Style) columns() int {
 
 // Note formats a dimmed line about an event.
 func (s Style) Note(text string) string {
-	var b strings.Builder
-	for i, row := range s.hanging(text) {
-		mark := "  "
-		if i == 0 {
-			mark = "· "
-		}
-		b.WriteString(s.Dim(mark+row) + "\n")
+	rows := strings.Split(s.Hanging("·", text), "\n")
+	for i, row := range rows {
+		rows[i] = s.Dim(row)
 	}
-	return b.String()
+	return strings.Join(rows, "\n")
 }
 
 // Hanging formats a visible head followed by a text, which is broken at words and whose rows all

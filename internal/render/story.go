@@ -121,13 +121,10 @@ const foldedThinking = 3
 
 func (t *Story) thought(text string) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	for i, l := range lines {
-		if !t.Whole && i == foldedThinking {
-			t.dim(2, "… "+Count(len(lines)-i, "more line"))
-			return
-		}
-		t.dim(2, guard.Visible(l))
+	if more := len(lines) - foldedThinking; more > 0 && !t.Whole {
+		lines = append(lines[:foldedThinking], "… "+Count(more, "more line"))
 	}
+	t.dim(2, guard.Visible(strings.Join(lines, "\n")))
 }
 
 func (t *Story) result(r Result) {
