@@ -71,7 +71,7 @@ type (
 // Bounds of an exported run.
 const (
 	maxImport     = 1 << 30
-	maxImportLine = sqlite.MaxEventBytes + 1<<20
+	maxImportLine = store.MaxEventBytes + 1<<20
 	exportPiece   = 256 << 10 // bytes of a kept result on one line
 )
 

@@ -182,6 +182,12 @@ type People interface {
 	Latest(ctx context.Context) (time.Time, error)
 }
 
+// The bounds of the JSON of one event, and of the content of one reference.
+const (
+	MaxEventBytes   = 64 << 20
+	MaxContentBytes = 64 << 20
+)
+
 // The limits of [Bound].
 const (
 	DefaultLimit = 50

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 const by = "local:tester"
@@ -307,7 +308,7 @@ func TestM16_TheScopeOfATokenIsAsked(t *testing.T) {
 }
 
 func TestNew_Needs(t *testing.T) {
-	for _, o := range []standing.Options{{}, {Source: new(sqlite.Access)}, {Now: time.Now}} {
+	for _, o := range []standing.Options{{}, {Source: new(sqlstore.Access)}, {Now: time.Now}} {
 		if p, err := standing.New(o); err == nil {
 			t.Errorf("%+v: %v", o, p)
 		}

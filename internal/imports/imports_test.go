@@ -36,7 +36,7 @@ type layer struct {
 }
 
 // shared are packages beside adapters that several of them use; they wrap nothing.
-var shared = []string{"provider/wire", "provider/limit", "provider/texttag"}
+var shared = []string{"provider/wire", "provider/limit", "provider/texttag", "store/sqlstore"}
 
 // adapter returns the adapter that a package belongs to, "" if to none. An adapter
 // wraps one outside dependency, or holds one family of tools.

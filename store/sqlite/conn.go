@@ -5,13 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	sqlite "modernc.org/sqlite"
 
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 // conn is a connection with its prepared statements. The driver executes them directly: database/sql
@@ -31,25 +30,15 @@ type conn struct {
 	path     string // path of the database
 	prepared map[string]*statement
 	values   []driver.NamedValue // arguments of the statement that is being executed
-	// checked contains, for each sealed table, the content number of the file when the table last
+	// matched contains, for each sealed table, the content number of the file when the table last
 	// matched its seal.
-	checked [store.SealedTables]uint32
+	matched [store.SealedTables]uint32
 }
 
 type statement struct {
 	driver.Stmt
 	busy bool // whether its rows are being read
 }
-
-// reader reads rows: a connection, or the store with any of its connections.
-type reader interface {
-	// each calls do with each row of a query, until do returns errEnough or an error.
-	each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error
-}
-
-// scanFunc reads the values of a row, each into its destination, or all into one []driver.Value that is
-// valid until the next row.
-type scanFunc = func(dest ...any) error
 
 // Access modes that replace pragmas: immutable opens a file that is not written by anyone, without its
 // log; detached reads its log with an index in memory and takes no locks.
@@ -131,19 +120,39 @@ func (c *conn) run(ctx context.Context, script string, args ...any) error {
 	return err
 }
 
-// exec executes a statement to its end.
-func (c *conn) exec(ctx context.Context, query string, args ...any) (driver.Result, error) {
+// Exec implements [sqlstore.Execer].
+func (c *conn) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	st, err := c.stmt(ctx, query)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	values, err := c.bind(args)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	result, err := st.Stmt.(driver.StmtExecContext).ExecContext(ctx, values)
 	clear(values) // release the values
-	return result, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Later implements [sqlstore.Execer].
+func (c *conn) Later(ctx context.Context, query string, args ...any) error {
+	_, err := c.Exec(ctx, query, args...)
+	return err
+}
+
+// Matched implements [sqlstore.Conn].
+func (c *conn) Matched(table int) bool {
+	content, err := c.content()
+	return err == nil && content != 0 && c.matched[table] == content
+}
+
+// SetMatched implements [sqlstore.Conn].
+func (c *conn) SetMatched(table int) {
+	c.matched[table], _ = c.content() // 0 on an error
 }
 
 // stmt returns a prepared statement whose rows are not being read.
@@ -165,7 +174,7 @@ func (c *conn) stmt(ctx context.Context, query string) (*statement, error) {
 func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
 	values := c.values[:0]
 	for i, arg := range args {
-		v, err := valueOf(arg)
+		v, err := sqlstore.Value(arg)
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: argument %d: %w", i+1, err)
 		}
@@ -175,21 +184,8 @@ func (c *conn) bind(args []any) ([]driver.NamedValue, error) {
 	return values, nil
 }
 
-// valueOf converts an argument for the driver.
-func valueOf(arg any) (driver.Value, error) {
-	switch v := arg.(type) {
-	case nil, int64, string, []byte, bool, float64:
-		return v, nil
-	case int:
-		return int64(v), nil
-	case time.Time:
-		return v.UnixMicro(), nil
-	}
-	return driver.DefaultParameterConverter.ConvertValue(arg)
-}
-
-// each implements [reader].
-func (c *conn) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) (err error) {
+// Each implements [sqlstore.Reader].
+func (c *conn) Each(ctx context.Context, query string, args []any, do func(scan sqlstore.Scan) error) (err error) {
 	st, err := c.stmt(ctx, query)
 	if err != nil {
 		return err
@@ -215,7 +211,7 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 		}
 	}()
 	row := make([]driver.Value, len(rows.Columns()))
-	scan := func(dest ...any) error { return scanRow(row, dest) }
+	scan := func(dest ...any) error { return sqlstore.ScanRow(row, dest) }
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -227,124 +223,11 @@ func (c *conn) each(ctx context.Context, query string, args []any, do func(scan 
 			return err
 		}
 		switch err := do(scan); {
-		case errors.Is(err, errEnough):
+		case errors.Is(err, sqlstore.ErrEnough):
 			return nil
 		case err != nil:
 			return err
 		}
-	}
-}
-
-// errEnough ends a query whose further rows are not needed.
-var errEnough = errors.New("enough rows were read")
-
-// one reads the first row of a query into dest. It returns sql.ErrNoRows if there is no row.
-func one(ctx context.Context, r reader, query string, args []any, dest ...any) error {
-	found := false
-	err := r.each(ctx, query, args, func(scan scanFunc) error {
-		found = true
-		return cmp.Or(scan(dest...), errEnough)
-	})
-	if err == nil && !found {
-		err = sql.ErrNoRows
-	}
-	return err
-}
-
-func scanRow(row []driver.Value, dest []any) error {
-	if all, ok := dest[0].(*[]driver.Value); ok {
-		*all = row
-		return nil
-	}
-	if len(dest) != len(row) {
-		return fmt.Errorf("sqlite: %d columns are read into %d places", len(row), len(dest))
-	}
-	for i, v := range row {
-		if err := assign(dest[i], v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// assign stores a database value in the variable that dest points to. It accepts text for strings and
-// JSON, blobs for bytes, and NULL for bytes, JSON, times and pointers. A value of a type that is never
-// written is a [*store.ChainError].
-func assign(dest any, v driver.Value) error {
-	switch d := dest.(type) { // the most frequent types
-	case *any:
-		*d = v
-		return nil
-	case *string:
-		if s, ok := v.(string); ok {
-			*d = s
-			return nil
-		}
-	}
-	to := reflect.ValueOf(dest).Elem()
-	kind := to.Kind()
-	if v == nil && (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Struct) {
-		to.SetZero()
-		return nil
-	}
-	_, isJSON := dest.(*json.RawMessage)
-	at, isTime := dest.(*time.Time)
-	switch v := v.(type) {
-	case string:
-		switch {
-		case kind == reflect.Pointer:
-			text := v // only this variable escapes
-			to.Set(reflect.ValueOf(&text))
-			return nil
-		case kind == reflect.String:
-			to.SetString(v)
-			return nil
-		case isJSON:
-			to.SetBytes([]byte(v))
-			return nil
-		}
-	case []byte:
-		if kind == reflect.Slice && !isJSON {
-			to.SetBytes(v)
-			return nil
-		}
-	case int64:
-		switch {
-		case isTime && !store.Micro(v).IsZero(): // a zero time is stored as NULL
-			*at = store.Micro(v)
-			return nil
-		case to.CanInt():
-			to.SetInt(v)
-			return nil
-		case to.CanUint() && v >= 0 && !to.OverflowUint(uint64(v)):
-			to.SetUint(uint64(v))
-			return nil
-		case kind == reflect.Bool && (v == 0 || v == 1):
-			to.SetBool(v == 1)
-			return nil
-		case kind == reflect.Float64:
-			to.SetFloat(float64(v))
-			return nil
-		}
-	case float64:
-		if kind == reflect.Float64 {
-			to.SetFloat(v)
-			return nil
-		}
-	}
-	return &store.ChainError{What: "one of its values is of another type"}
-}
-
-// clauses are the conditions of a query, each after an AND. Values are passed only as arguments.
-type clauses struct {
-	text string
-	args []any
-}
-
-// add adds a condition if given is set.
-func (c *clauses) add(given bool, clause string, args ...any) {
-	if given {
-		c.text, c.args = c.text+" AND "+clause, append(c.args, args...)
 	}
 }
 
@@ -400,33 +283,4 @@ var errSpoiled = fmt.Errorf("the connection cannot be used again: %w", driver.Er
 func (p *pool) close() error {
 	p.closed.Store(true)
 	return p.db.Close()
-}
-
-// inserts are statements that insert rows; texts[i] inserts i+1 rows. Most of the cost of inserting a
-// small row is that of the statement.
-type inserts struct {
-	texts [16]string
-	width int // number of columns
-}
-
-// newInserts builds the statements; end follows the rows.
-func newInserts(table, columns, end string) *inserts {
-	in := &inserts{width: strings.Count(columns, ",") + 1}
-	one := "(?" + strings.Repeat(",?", in.width-1) + ")"
-	for i := range in.texts {
-		in.texts[i] = "INSERT INTO " + table + " (" + columns + ") VALUES " + one + strings.Repeat(","+one, i) + end
-	}
-	return in
-}
-
-// run inserts rows, whose arguments are consecutive in args.
-func (in *inserts) run(t *tx, args []any) error {
-	for len(args) > 0 {
-		n := min(len(args)/in.width, len(in.texts))
-		if _, err := t.exec(in.texts[n-1], args[:n*in.width]...); err != nil {
-			return err
-		}
-		args = args[n*in.width:]
-	}
-	return nil
 }

@@ -18,7 +18,7 @@ func TestReadWhileMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.readers.db.SetMaxIdleConns(-1) // each reading opens a connection
+	s.db.readers.db.SetMaxIdleConns(-1) // each reading opens a connection
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestReadWhileMoved(t *testing.T) {
 		t.Error("a file was made in its place")
 	}
 
-	s.readers.db.SetMaxIdleConns(1)
+	s.db.readers.db.SetMaxIdleConns(1)
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -379,11 +379,11 @@ func TestReadOnlyOption(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	s := open(t)
-	err := s.Put(t.Context(), "run_a", "r", make([]byte, sqlite.MaxContentBytes+1))
+	err := s.Put(t.Context(), "run_a", "r", make([]byte, store.MaxContentBytes+1))
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("put: error %v, want ErrTooLarge", err)
 	}
-	event := &journal.ToolResult{Content: strings.Repeat("x", sqlite.MaxEventBytes)}
+	event := &journal.ToolResult{Content: strings.Repeat("x", store.MaxEventBytes)}
 	if err := s.Append(t.Context(), "run_a", 0, journaltest.Events(event)...); !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("append: error %v, want ErrTooLarge", err)
 	}

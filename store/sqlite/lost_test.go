@@ -172,7 +172,7 @@ func TestDamageIsKept(t *testing.T) {
 		if err := s.Append(t.Context(), "run_newer", 0, note("x")...); !errors.Is(err, store.ErrDamaged) {
 			t.Errorf("a new run: error %v, want ErrDamaged", err)
 		}
-		if err := s.Damage(); !errors.Is(err, store.ErrDamaged) {
+		if err := s.Damage(t.Context()); !errors.Is(err, store.ErrDamaged) {
 			t.Errorf("error %v, want ErrDamaged", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 //go:embed schema.sql
@@ -31,14 +32,14 @@ const (
 
 // readVersion returns the version of the schema, or 0 if it does not exist yet. In most cases it reads
 // only the header.
-func readVersion(ctx context.Context, r reader, path string) (int, error) {
+func readVersion(ctx context.Context, r sqlstore.Reader, path string) (int, error) {
 	version, ours, err := readHeader(ctx, r)
 	if err != nil {
 		return 0, err
 	}
 	if !ours {
 		var tables int
-		if err := one(ctx, r, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
+		if err := sqlstore.One(ctx, r, "SELECT count(*) FROM sqlite_schema", nil, &tables); err != nil || tables == 0 {
 			return 0, err
 		}
 		// Another process may have created it since the header was read. The mark is set together with
@@ -70,9 +71,9 @@ func checkVersion(version int, path string) error {
 }
 
 // readHeader returns the version, and whether the file has toolcrib's mark.
-func readHeader(ctx context.Context, r reader) (version int, ours bool, err error) {
+func readHeader(ctx context.Context, r sqlstore.Reader) (version int, ours bool, err error) {
 	var id int
-	err = one(ctx, r, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
+	err = sqlstore.One(ctx, r, "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id", nil,
 		&version, &id)
 	return version, id == applicationID || id == loggedID, err
 }
@@ -86,7 +87,7 @@ func readHeader(ctx context.Context, r reader) (version int, ours bool, err erro
 // isLogged reports whether the database has the mark.
 func isLogged(ctx context.Context, c *conn) (bool, error) {
 	var id int64
-	err := one(ctx, c, "PRAGMA application_id", nil, &id)
+	err := sqlstore.One(ctx, c, "PRAGMA application_id", nil, &id)
 	return id == loggedID, err
 }
 
@@ -116,7 +117,7 @@ func checkLog(ctx context.Context, c *conn, path string) error {
 		return err
 	}
 	var mode string
-	if err := one(ctx, c, "PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
+	if err := sqlstore.One(ctx, c, "PRAGMA journal_mode", nil, &mode); err != nil || mode != "wal" {
 		return err
 	}
 	return &store.Error{Kind: store.ErrIncomplete, Path: path}
@@ -175,7 +176,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err := c.run(ctx, schema); err != nil {
 		return err
 	}
-	if err := new(headSeal).put(ctx, c, keys, sealedAll); err != nil {
+	if err := sqlstore.Create(ctx, c, keys); err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")
@@ -183,10 +184,10 @@ func create(ctx context.Context, path string, o Options) (err error) {
 
 // walMode sets the file to WAL mode, which is permanent. A copy made by VACUUM INTO must be set to it
 // again. SQLite itself does not wait for other connections here.
-func walMode(ctx context.Context, r reader) error {
+func walMode(ctx context.Context, r sqlstore.Reader) error {
 	for deadline := time.Now().Add(creationWait); ; {
 		var mode string
-		err := one(ctx, r, "PRAGMA journal_mode=WAL", nil, &mode)
+		err := sqlstore.One(ctx, r, "PRAGMA journal_mode=WAL", nil, &mode)
 		switch {
 		case errors.Is(mapped("", err), store.ErrLocked) && time.Now().Before(deadline) && ctx.Err() == nil:
 			time.Sleep(walPause)

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"bytes"
@@ -26,9 +26,9 @@ func (t *tx) putDoc(d *store.Doc) error {
 	}
 	var err error
 	if d.Text == "" {
-		_, err = t.exec("DELETE FROM docs WHERE kind = ? AND id = ? AND user = ?", d.Kind, d.ID, d.User)
+		err = t.later("DELETE FROM docs WHERE kind = ? AND id = ? AND user = ?", d.Kind, d.ID, d.User)
 	} else {
-		_, err = t.exec(`INSERT INTO docs (kind, id, user, folded, look, at, gone, doc) VALUES (?,?,?,?,?,?,?,?)
+		err = t.later(`INSERT INTO docs (kind, id, user, folded, look, at, gone, doc) VALUES (?,?,?,?,?,?,?,?)
 			ON CONFLICT (kind, id, user) DO UPDATE SET at = excluded.at, gone = excluded.gone, doc = excluded.doc`,
 			d.Kind, d.ID, d.User, d.Keys.Folded, d.Keys.Look, d.At, d.Gone, d.Text)
 	}
@@ -36,13 +36,13 @@ func (t *tx) putDoc(d *store.Doc) error {
 		return err
 	}
 	t.seal.stale[table] = true
-	_, err = t.exec("UPDATE counters SET value = value + 1 WHERE name = ?", store.SealedDocs[table].Name)
+	err = t.later("UPDATE counters SET value = value + 1 WHERE name = ?", store.SealedDocs[table].Name)
 	return err
 }
 
 // docs reads documents. where must not contain user input.
-func docs[T any](ctx context.Context, r reader, where string, args ...any) (list []T, err error) {
-	err = r.each(ctx, "SELECT doc FROM docs WHERE "+where, args, func(scan scanFunc) error {
+func docs[T any](ctx context.Context, r Reader, where string, args ...any) (list []T, err error) {
+	err = r.Each(ctx, "SELECT doc FROM docs WHERE "+where, args, func(scan Scan) error {
 		var raw json.RawMessage
 		if err := scan(&raw); err != nil {
 			return err
@@ -64,7 +64,7 @@ func docs[T any](ctx context.Context, r reader, where string, args ...any) (list
 func (sn snapshot) Docs(ctx context.Context, do func(store.Doc) error) error {
 	const all = `SELECT kind, id, user, folded, look, at, gone, doc FROM docs
 		UNION ALL SELECT 'counter', name, '', '', '', 0, 0, CAST(value AS TEXT) FROM counters`
-	return sn.each(ctx, all, nil, func(scan scanFunc) error {
+	return sn.Each(ctx, all, nil, func(scan Scan) error {
 		var d store.Doc
 		if err := scan(&d.Kind, &d.ID, &d.User, &d.Keys.Folded, &d.Keys.Look, &d.At, &d.Gone, &d.Text); err != nil {
 			return err
@@ -79,12 +79,12 @@ type sealed struct {
 	table int
 }
 
-func (r sealed) each(ctx context.Context, query string, args []any, do func(scan scanFunc) error) error {
+func (r sealed) Each(ctx context.Context, query string, args []any, do func(scan Scan) error) error {
 	return r.s.failed(ctx, r.s.frozen(ctx, func(sn snapshot) error {
 		if err := r.s.checkTable(ctx, sn, r.table); err != nil {
 			return err
 		}
-		return sn.each(ctx, query, args, do)
+		return sn.Each(ctx, query, args, do)
 	}))
 }
 
@@ -151,7 +151,7 @@ func (s *Store) override(ctx context.Context, o store.Override, kind toolcrib.Ki
 	o.At = wholeMicro(s.now())
 	err = s.change(ctx, store.SealedOverrides, func(t *tx) error {
 		changed = false
-		before, err := docs[store.Override](t.ctx, t.w.conn,
+		before, err := docs[store.Override](t.ctx, t.w.db,
 			"kind = 'override' AND doc ->> 'kind' = ? AND doc ->> 'name' = ?", string(o.Kind), o.Name)
 		there, reset := len(before) > 0, kind == store.SystemOverrideReset
 		if err != nil || reset && !there || !reset && there && before[0].Enabled == o.Enabled {
@@ -205,7 +205,7 @@ func (s *Store) Forget(ctx context.Context, user, id, by string) (changed bool, 
 	at := wholeMicro(s.now())
 	err = s.change(ctx, store.SealedRemembered, func(t *tx) error {
 		changed = false
-		list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND id = ?", id)
+		list, err := docs[store.Remembered](t.ctx, t.w.db, "kind = 'remembered' AND id = ?", id)
 		switch {
 		case err != nil:
 			return err

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"bytes"
@@ -15,19 +15,15 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-const (
-	// MaxEventBytes bounds the stored JSON of one event.
-	MaxEventBytes = 64 << 20
-	// maxSeq is the largest sequence number that fits in the key of an event.
-	maxSeq = math.MaxUint32
-)
+// maxSeq is the largest sequence number that fits in the key of an event.
+const maxSeq = math.MaxUint32
 
 // Append implements [toolcrib.Journal]. The first event of a session's run, if it has no parent, fails
 // with [*store.SessionBusyError] while another such run of that session and user has not ended. One
 // with a key that another run has fails with [*store.OnceError].
 func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	if run == "" {
-		return errors.New("sqlite: append: no run ID")
+		return errors.New("store: append: no run ID")
 	}
 	rows, job, err := s.encode(after, events)
 	if err != nil {
@@ -62,7 +58,7 @@ const encodeKept = 256 << 10
 // encode builds the rows of events. Their payloads share one buffer.
 func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job, error) {
 	if after > maxSeq-toolcrib.Seq(len(events)) {
-		return nil, nil, fmt.Errorf("sqlite: append: a run holds at most %d events", uint32(maxSeq))
+		return nil, nil, fmt.Errorf("store: append: a run holds at most %d events", uint32(maxSeq))
 	}
 	b, ok := s.buffers.Get().(*bytes.Buffer)
 	if !ok {
@@ -77,16 +73,16 @@ func (s *Store) encode(after toolcrib.Seq, events []toolcrib.Event) ([]row, *job
 	rows, j := make([]row, len(events)), new(job)
 	for i, e := range events {
 		if e.Body == nil {
-			return nil, nil, fmt.Errorf("sqlite: append: event %d has no body", i)
+			return nil, nil, fmt.Errorf("store: append: event %d has no body", i)
 		}
 		from := b.Len()
 		if err := journal.EncodeTo(b, e.Body); err != nil {
 			return nil, nil, err
 		}
 		payload := b.Bytes()[from:]
-		if len(payload) > MaxEventBytes {
-			return nil, nil, fmt.Errorf("sqlite: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload),
-				MaxEventBytes, store.ErrTooLarge)
+		if len(payload) > store.MaxEventBytes {
+			return nil, nil, fmt.Errorf("store: append: %s of %d bytes, at most %d: %w", e.Body.EventKind(), len(payload),
+				store.MaxEventBytes, store.ErrTooLarge)
 		}
 		rows[i] = row{end: b.Len(), said: store.Says(e.Body), event: toolcrib.Event{
 			Seq: after + toolcrib.Seq(i) + 1, Time: wholeMicro(e.Time), Body: e.Body, PayloadHash: journal.PayloadHash(payload),
@@ -220,7 +216,7 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if !anchored {
 		return nil
 	}
-	contents, err := contentsDigest(t.ctx, t.w.conn, run)
+	contents, err := contentsDigest(t.ctx, t.w.db, run)
 	if err != nil {
 		return err
 	}
@@ -277,7 +273,7 @@ func updateHead(from int) string {
 	columns := strings.Join(store.RowColumns[from:], ", ") + ", last_hash, kept_seq, seal"
 	values := strings.Repeat("?,", len(store.RowColumns)-from) + "?,?,?"
 	if from == 0 {
-		return "INSERT INTO runs (" + columns + ", id) VALUES (" + values + ",?)"
+		return "INSERT INTO runs (" + columns + ", id) VALUES (" + values + ",?) RETURNING num"
 	}
 	return "UPDATE runs SET (" + columns + ") = (" + values + ") WHERE num = ? AND last_seq = ? AND last_hash = ?"
 }
@@ -318,18 +314,15 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	} else {
 		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
-	res, err := t.exec(updateHeads[from], values[from:]...)
+	n := int64(1)
+	if old.Num == 0 {
+		err = t.row(updateHeads[0], values, &next.Num)
+	} else {
+		n, err = t.exec(updateHeads[from], values[from:]...)
+	}
 	clear(values) // release the values
 	t.w.args = values
-	if err != nil {
-		return false, err
-	}
-	if old.Num == 0 {
-		next.Num, err = res.LastInsertId()
-		return true, err
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
+	return n == 1 && err == nil, err
 }
 
 var eventInserts = newInserts("events", "key, kind, time, payload, payload_hash, hash", "")

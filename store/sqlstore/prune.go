@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -24,8 +23,8 @@ import (
 // pruned. Removing content that is already removed has no effect. If Prune is interrupted, the result
 // reports the runs that were pruned.
 //
-// Removed data is overwritten. Then the whole file is rewritten, which takes seconds for each GiB,
-// during which other writers wait, and as much disk space again as the file has.
+// Removed data is overwritten, if the database can do that. SQLite rewrites the whole file, which takes
+// seconds for each GiB, during which other writers wait, and as much disk space again as the file has.
 func (s *Store) Prune(ctx context.Context, o store.PruneOptions) (api.PruneResult, error) {
 	if err := o.Check(); err != nil {
 		return api.PruneResult{}, err
@@ -47,7 +46,7 @@ func (s *Store) toPrune(ctx context.Context, o store.PruneOptions) (runs []toolc
 		if _, err := s.Run(ctx, run); err != nil {
 			return nil, err
 		}
-		if _, err := prunable(ctx, s, run); err != nil {
+		if _, err := prunable(ctx, reading{s}, run); err != nil {
 			return nil, undone(err)
 		}
 	}
@@ -65,9 +64,9 @@ const selectAbove = `WITH RECURSIVE above(id) AS (SELECT parent_id FROM runs WHE
 
 // prunable returns a run and all runs below it, or nil if it does not exist. It returns an error if one
 // of them has not ended, or a run above it, whose driver still reads the runs below.
-func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
+func prunable(ctx context.Context, r Reader, run toolcrib.RunID) (tree []toolcrib.RunID, err error) {
 	found := store.OpenRunError{Run: run}
-	err = r.each(ctx, selectFamily, []any{string(run)}, func(scan scanFunc) error {
+	err = r.Each(ctx, selectTree, []any{string(run)}, func(scan Scan) error {
 		err := scan(&found.Open, &found.Status, &found.Driver)
 		tree = append(tree, found.Open)
 		switch {
@@ -82,7 +81,7 @@ func prunable(ctx context.Context, r reader, run toolcrib.RunID) (tree []toolcri
 	if err != nil {
 		return nil, err
 	}
-	return tree, r.each(ctx, selectAbove, []any{string(run)}, func(scan scanFunc) error {
+	return tree, r.Each(ctx, selectAbove, []any{string(run)}, func(scan Scan) error {
 		err := scan(&found.Open, &found.Status, &found.Driver)
 		if err == nil && !found.Status.Ended() {
 			err = reject(&found)
@@ -103,7 +102,7 @@ func (s *Store) pruneEach(
 		var all []*store.Pruned
 		err := s.write(ctx, &job{barrier: true, do: func(t *tx) error {
 			all = nil
-			tree, err := prunable(t.ctx, t.w.conn, run)
+			tree, err := prunable(t.ctx, t.w.db, run)
 			for i := 0; err == nil && i < len(tree); i++ {
 				var pruned *store.Pruned
 				if pruned, err = t.prune(tree[i], now, o); pruned != nil {
@@ -140,7 +139,7 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 	}
 	from, to := eventKey(h.Num, 0), eventKey(h.Num, maxSeq)
 	used := make(store.Used)
-	if err := metered(t.ctx, t.w.conn, run, h.Num, used); err != nil {
+	if err := metered(t.ctx, t.w.db, run, h.Num, used); err != nil {
 		return nil, err
 	}
 	if use := h.Record.Use(); !o.ContentOnly && use.Requests > 0 {
@@ -148,7 +147,7 @@ func (t *tx) prune(run toolcrib.RunID, now time.Time, o store.PruneOptions) (*st
 		t.used.Add(use)
 	}
 	p.Used = used.Entries()
-	err = t.row("SELECT count(payload), ifnull(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?",
+	err = t.row("SELECT count(payload), coalesce(sum(octet_length(payload)), 0) FROM events WHERE key BETWEEN ? AND ?",
 		[]any{from, to}, &p.Events, &p.Bytes)
 	if err != nil {
 		return nil, err
@@ -183,7 +182,7 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec("DELETE FROM content_pieces WHERE key BETWEEN ? AND ?", eventKey(num, 0),
+		if err := t.later("DELETE FROM content_pieces WHERE key BETWEEN ? AND ?", eventKey(num, 0),
 			eventKey(num, math.MaxUint32)); err != nil {
 			return err
 		}
@@ -194,7 +193,7 @@ func (t *tx) dropContents(run toolcrib.RunID, p *store.Pruned) error {
 // emptyRun removes the content of a run: from its events, and from its row the answer and the text of
 // its error.
 func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
-	if _, err := t.exec("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
+	if err := t.later("UPDATE events SET payload = NULL WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
 		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
@@ -208,117 +207,55 @@ func (t *tx) emptyRun(h *head, now time.Time, p *store.Pruned) error {
 	}
 	p.Record = h.Digest()
 	seal := h.Seal(t.w.keys.SealRun(), h.Values(nil))
-	_, err = t.exec("UPDATE runs SET content = '', error = ?, pruned_at = ?, seal = ? WHERE num = ?", h.Docs.Error,
+	err = t.later("UPDATE runs SET content = '', error = ?, pruned_at = ?, seal = ? WHERE num = ?", h.Docs.Error,
 		h.Record.PrunedAt, seal[:], h.Num)
 	return err
 }
 
 // removeRun removes a run; its anchors stay in the system journal.
 func (t *tx) removeRun(h *head) error {
-	if _, err := t.exec("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
+	if err := t.later("DELETE FROM events WHERE key BETWEEN ? AND ?", eventKey(h.Num, 0),
 		eventKey(h.Num, maxSeq)); err != nil {
 		return err
 	}
-	if _, err := t.exec("DELETE FROM said WHERE num = ?", h.Num); err != nil {
+	if err := t.later("DELETE FROM said WHERE num = ?", h.Num); err != nil {
 		return err
 	}
 	if err := t.endLease(h.Record.ID); err != nil {
 		return err
 	}
-	if _, err := t.exec("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
+	if err := t.later("DELETE FROM runs WHERE num = ?", h.Num); err != nil {
 		return err
 	}
-	if err := t.putLast(&h.Record, "ifnull(("+lastRun+"), 0)"); err != nil {
+	if err := t.putLast(&h.Record, "coalesce(("+lastRun+"), 0)"); err != nil {
 		return err
 	}
 	return t.move(h.place, store.Seal{})
 }
 
-// Compact rewrites the database file without its unused pages, and empties the -wal file, which
-// contains old pages. Overwriting removed data is not sufficient: when SQLite moves rows between pages,
-// it leaves copies in unused parts of pages. done is false if it was prevented by another process or by
-// lack of disk space for a second copy; no data is lost then.
+// Compact overwrites removed data. done is false if it was prevented by another process or by lack of
+// disk space for a second copy; no data is lost then.
 func (s *Store) Compact(ctx context.Context) (done bool, err error) {
 	if s.writer == nil {
 		return false, s.notWritable()
 	}
-	return s.checkpoint(ctx, "VACUUM")
+	done, err = s.db.Compact(ctx, true)
+	return done, s.failed(ctx, err)
 }
 
-// While the database is rewritten, this file exists next to it, and other writers wait longer than
-// usual, up to compactWait.
-const (
-	compactEnd  = "-compact"
-	compactWait = 10 * time.Minute
-)
-
-// compacting reports whether the database is being rewritten.
-func compacting(path string) bool {
-	info, err := os.Stat(path + compactEnd)
-	return err == nil && time.Since(info.ModTime()) < compactWait
-}
-
-// compactFrom is the size in bytes from which a file is rewritten if more than half of it is unused.
-const compactFrom = 4 << 20
-
-// giveBack empties the -wal file, and rewrites the database if that frees much space.
-func (s *Store) giveBack(ctx context.Context) error {
-	var pages, free, size int64
-	err := one(ctx, s, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", nil, &pages, &free, &size)
-	if err != nil {
-		return err
-	}
-	first := ""
-	if pages*size >= compactFrom && free*2 > pages {
-		first = "VACUUM"
-	}
-	_, err = s.checkpoint(ctx, first)
-	return err
-}
-
-// checkpoint executes first unless it is empty, and empties the -wal file.
-func (s *Store) checkpoint(ctx context.Context, first string) (done bool, err error) {
-	c, err := connect(ctx, s.path, s.busy)
-	if err != nil {
-		return false, s.failed(ctx, err)
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if first != "" {
-		if err := os.WriteFile(s.path+compactEnd, nil, 0o600); err != nil {
-			return false, s.failed(ctx, err)
-		}
-		err = c.run(ctx, first)
-		_ = os.Remove(s.path + compactEnd) // a leftover file expires after compactWait
-	}
-	var busy, pages, moved int
-	if err == nil {
-		err = setLogged(ctx, c, false)
-	}
-	if err == nil {
-		err = one(ctx, c, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
-	}
-	switch kind := mapped(s.path, err); {
-	case errors.Is(kind, store.ErrLocked), errors.Is(kind, store.ErrFull):
-		return false, nil
-	case err != nil:
-		return false, s.failed(ctx, err)
-	}
-	return busy == 0, nil
-}
-
-// A family is a run tree: a run and all runs below it.
+// Run trees: a run and all runs below it.
 const (
 	// below selects the IDs of the runs below a run r.
 	below = `(WITH RECURSIVE below(id) AS (SELECT c.id FROM runs c WHERE c.parent_id = r.id AND c.parent_id <> ''
 		UNION SELECT c.id FROM runs c JOIN below b ON c.parent_id = b.id AND c.parent_id <> '') SELECT id FROM below)`
-	// familyOlder selects the runs whose parent does not exist, and that ended before the time ?1, as
+	// treeOlder selects the runs whose parent does not exist, and that ended before the time ?1, as
 	// all runs below them did.
-	familyOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
+	treeOlder = `r.ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.id = r.parent_id)
 		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`
-	familyHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
+	treeHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
 		` AND b.pruned_at IS NULL))`
-	selectFamily = `WITH RECURSIVE family(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN family f ON c.parent_id = f.id AND c.parent_id <> '')
-		SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM family) ORDER BY r.num`
+	selectTree = `WITH RECURSIVE tree(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN tree f ON c.parent_id = f.id AND c.parent_id <> '')
+		SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM tree) ORDER BY r.num`
 )
 
 // ApplyRetention prunes runs that are older at now than r allows, the oldest first. Each run is pruned
@@ -364,7 +301,8 @@ func (s *Store) ApplyRetention(
 			now.Add(-r.Runs).UnixMicro())
 	}
 	if err == nil && len(result.Removed)+len(result.Emptied) > 0 {
-		err = s.giveBack(ctx)
+		_, err = s.db.Compact(ctx, false)
+		err = s.failed(ctx, err)
 	}
 	return result, err
 }
@@ -375,16 +313,16 @@ func (s *Store) expired(
 	ctx context.Context, before time.Time, contentOnly, sessions bool, limit int,
 ) (runs []toolcrib.RunID, more bool, err error) {
 	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id
-		AND s.user = r.user WHERE ` + familyOlder
+		AND s.user = r.user WHERE ` + treeOlder
 	if sessions {
-		query += ` AND NOT (ifnull(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
+		query += ` AND NOT (coalesce(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
 			WHERE n.session_id = r.session_id AND n.session_id <> '' AND n.user = r.user AND n.parent_id = ''))`
 	}
 	if contentOnly {
-		query += " AND " + familyHasContent
+		query += " AND " + treeHasContent
 	}
 	args := []any{before.UnixMicro(), limit + 1}
-	err = s.each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan scanFunc) error {
+	err = reading{s}.Each(ctx, query+" ORDER BY r.ended_at, r.num LIMIT ?2", args, func(scan Scan) error {
 		runs = append(runs, "")
 		return scan(&runs[len(runs)-1])
 	})
@@ -415,7 +353,7 @@ func (s *Store) dropSessions(
 		var gone []store.SessionRemoved
 		err := t.each(`SELECT id, user FROM sessions s WHERE `+which+`
 			AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.session_id <> '' AND r.user = s.user) LIMIT ?`,
-			append(slices.Clone(args), limit), func(scan scanFunc) error {
+			append(slices.Clone(args), limit), func(scan Scan) error {
 				gone = append(gone, store.SessionRemoved{By: by})
 				return scan(&gone[len(gone)-1].ID, &gone[len(gone)-1].User)
 			})
@@ -426,7 +364,7 @@ func (s *Store) dropSessions(
 			if err := t.appendSystem(now, store.SystemSessionRemoved, g); err != nil {
 				return err
 			}
-			list, err := docs[store.Remembered](t.ctx, t.w.conn, "kind = 'remembered' AND gone = 0 AND user = ? AND"+
+			list, err := docs[store.Remembered](t.ctx, t.w.db, "kind = 'remembered' AND gone = 0 AND user = ? AND"+
 				" doc ->> 'session_id' = ?", g.User, g.ID)
 			for i := 0; err == nil && i < len(list); i++ {
 				err = t.forget(list[i], wholeMicro(now), by)

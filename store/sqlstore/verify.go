@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"bytes"
@@ -6,10 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"io/fs"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +22,7 @@ func (s *Store) Verify(ctx context.Context, run toolcrib.RunID) (v store.Verifie
 		v, err = store.VerifyRun(ctx, sn, s.keys, run)
 		return err
 	})
-	return v, s.noteDamage(err)
+	return v, s.noteDamage(ctx, err)
 }
 
 // VerifySystem verifies the system journal; see [store.VerifySystem]. Without the key file it returns
@@ -39,7 +37,7 @@ func (s *Store) VerifySystem(ctx context.Context, against *store.Head) (v store.
 		return err
 	})
 	if against == nil { // otherwise the given head may be wrong
-		err = s.noteDamage(err)
+		err = s.noteDamage(ctx, err)
 	}
 	return v, err
 }
@@ -63,7 +61,7 @@ func (s *Store) VerifyAll(ctx context.Context) (all store.VerifiedAll, err error
 	}
 	errs := make([]error, len(all.Problems))
 	for i, p := range all.Problems {
-		errs[i] = s.noteDamage(p)
+		errs[i] = s.noteDamage(ctx, p)
 	}
 	return all, errors.Join(errs...)
 }
@@ -100,24 +98,13 @@ func (s *sink) Write(b []byte) (int, error) {
 func (s *Store) ExportKeys() (*store.Keys, error) { return store.LoadKeys(s.keysPath) }
 
 // snapshot is the store in a read transaction.
-type snapshot struct{ *conn }
+type snapshot struct{ Conn }
 
 var _ store.Snapshot = snapshot{}
 
 // frozen calls do with a snapshot.
 func (s *Store) frozen(ctx context.Context, do func(snapshot) error) error {
-	err := s.readers.with(ctx, func(c *conn) (err error) {
-		if err := c.run(ctx, "BEGIN"); err != nil {
-			return err
-		}
-		defer func() {
-			// Even if ctx has ended: the connection returns to the pool.
-			if e := c.run(context.WithoutCancel(ctx), "ROLLBACK"); e != nil {
-				err = errors.Join(err, errSpoiled, e)
-			}
-		}()
-		return do(snapshot{c})
-	})
+	err := s.db.Freeze(ctx, func(c Conn) error { return do(snapshot{c}) })
 	var broken *store.ChainError
 	if err == nil || errors.As(err, &broken) || errors.Is(err, toolcrib.ErrNotFound) {
 		return err
@@ -145,7 +132,7 @@ func (sn snapshot) Runs(ctx context.Context, after int64) (rows []*store.Row, er
 	err = eachRow(ctx, sn, " WHERE num > ? ORDER BY num LIMIT ?", []any{after, pageEvents}, func(row *store.Row) error {
 		rows = append(rows, row)
 		if size += len(row.Record.Content); size >= pageBytes {
-			return errEnough
+			return ErrEnough
 		}
 		return nil
 	})
@@ -158,42 +145,58 @@ func (sn snapshot) Events(ctx context.Context, first, last int64, do func(num in
 }
 
 func (sn snapshot) Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, store.Kept) error) error {
-	query, args := "SELECT num, run_id, ref, size, hash FROM contents ORDER BY run_id, ref", []any(nil)
+	where, args := "", []any(nil)
 	if run != "" {
-		query, args = "SELECT num, run_id, ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)}
+		where, args = "WHERE run_id = ? ", []any{string(run)}
 	}
-	return sn.each(ctx, query, args, func(scan scanFunc) error {
-		var num int64
-		var k store.Kept
-		err := scan(&num, &run, &k.Ref, &k.Size, &k.Hash)
-		if err == nil {
-			k.Whole, err = sn.whole(ctx, num, k)
-		}
-		if err != nil {
-			return err
-		}
-		return do(run, k)
-	})
+	var k pieces
+	err := sn.Each(ctx, `SELECT c.num, c.run_id, c.ref, c.size, c.hash, coalesce(p.key, 0), p.data FROM contents c
+		LEFT JOIN content_pieces p ON p.key BETWEEN c.num << 32 AND c.num << 32 | 4294967295 `+where+"ORDER BY c.run_id, c.ref, p.key",
+		args, func(scan Scan) error {
+			next := pieces{}
+			var key int64
+			var data []byte
+			if err := scan(&next.num, &next.run, &next.Ref, &next.Size, &next.Hash, &key, &data); err != nil {
+				return err
+			}
+			if next.num != k.num {
+				if err := k.end(do); err != nil {
+					return err
+				}
+				k = next
+				k.sum, k.Whole = sha256.New(), true
+			}
+			k.Whole = k.Whole && (data == nil || key == eventKey(k.num, 0)+k.at/pieceBytes && k.at%pieceBytes == 0)
+			k.at += int64(len(data))
+			_, _ = k.sum.Write(data) // a hash never fails to write
+			return nil
+		})
+	if err == nil {
+		err = k.end(do)
+	}
+	return err
 }
 
-// whole reports whether the pieces of a stored result match its size and hash.
-func (sn snapshot) whole(ctx context.Context, num int64, k store.Kept) (bool, error) {
-	h, at, ok := sha256.New(), int64(0), true
-	err := sn.each(ctx, "SELECT key & 0xffffffff, data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
-		[]any{eventKey(num, 0), eventKey(num, maxSeq)}, func(scan scanFunc) error {
-			var index int64
-			var data []byte
-			err := scan(&index, &data)
-			ok = ok && index*pieceBytes == at
-			at += int64(len(data))
-			_, _ = h.Write(data) // a hash never fails to write
-			return err
-		})
-	return ok && at == k.Size && bytes.Equal(h.Sum(nil), k.Hash), err
+// pieces is a kept result of which the pieces are being read.
+type pieces struct {
+	store.Kept
+	num int64
+	run toolcrib.RunID
+	at  int64 // number of bytes so far
+	sum hash.Hash
+}
+
+// end calls do with the result. Whole reports whether the pieces match its size and hash.
+func (k *pieces) end(do func(toolcrib.RunID, store.Kept) error) error {
+	if k.sum == nil {
+		return nil
+	}
+	k.Whole = k.Whole && k.at == k.Size && bytes.Equal(k.sum.Sum(nil), k.Hash)
+	return do(k.run, k.Kept)
 }
 
 func (sn snapshot) Said(ctx context.Context, first, last int64, do func(num int64, key store.SaidKey)) error {
-	return sn.each(ctx, "SELECT num, hash FROM said WHERE num BETWEEN ? AND ?", []any{first, last}, func(scan scanFunc) error {
+	return sn.Each(ctx, "SELECT num, hash FROM said WHERE num BETWEEN ? AND ?", []any{first, last}, func(scan Scan) error {
 		var num int64
 		var hash []byte
 		err := scan(&num, &hash)
@@ -209,7 +212,7 @@ func (sn snapshot) Used(ctx context.Context, do func(store.UseEntry) error) erro
 }
 
 func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls int64) error) error {
-	return sn.each(ctx, "SELECT token, calls FROM token_calls", nil, func(scan scanFunc) error {
+	return sn.Each(ctx, "SELECT token, calls FROM token_calls", nil, func(scan Scan) error {
 		var token string
 		var calls int64
 		if err := scan(&token, &calls); err != nil {
@@ -222,7 +225,7 @@ func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls i
 // Unexpected reports tables, indexes, views and triggers that are not in the schema, rows that belong to no
 // run, and rows that are never written.
 func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err error) {
-	same, err := sn.sameSchema(ctx)
+	same, err := sn.SameSchema(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +235,7 @@ func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err err
 	for _, found := range []struct{ what, query string }{
 		{"there are pieces that belong to no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a session whose newest run is another one", `SELECT count(*) FROM docs
-			WHERE last <> CASE kind WHEN 'session' THEN ifnull((` + lastRun + `), 0) ELSE 0 END`},
+			WHERE last <> CASE kind WHEN 'session' THEN coalesce((` + lastRun + `), 0) ELSE 0 END`},
 		{"there is a reservation that cannot be one", `SELECT count(*) FROM reservations WHERE run_id = '' OR request < 0 OR user IS NULL OR day IS NULL
 			OR at IS NULL OR tokens < 0 OR nano_usd < 0 OR state NOT IN (0, 1, 2)`},
 		{"there is a message to a run that takes none", "SELECT count(*) FROM inbox WHERE run_id NOT IN (SELECT id FROM runs WHERE ended_at IS NULL)"},
@@ -243,7 +246,7 @@ func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err err
 		},
 	} {
 		var n int64
-		if err := one(ctx, sn, found.query, nil, &n); err != nil {
+		if err := One(ctx, sn, found.query, nil, &n); err != nil {
 			return nil, err
 		}
 		if n > 0 {
@@ -253,52 +256,13 @@ func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err err
 	return unexpected, nil
 }
 
-// sameSchema reports whether the file has exactly the tables, indexes, views and triggers of the
-// schema.
-func (sn snapshot) sameSchema(ctx context.Context) (bool, error) {
-	empty, err := connectTo(ctx, ":memory:")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = empty.Close() }() // it is empty
-	if err := empty.run(ctx, schema); err != nil {
-		return false, err
-	}
-	const parts = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
-		WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 1`
-	var texts [2][]string
-	for i, r := range []reader{empty, sn} {
-		err := r.each(ctx, parts, nil, func(scan scanFunc) error {
-			var part string
-			err := scan(&part)
-			texts[i] = append(texts[i], part)
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
-	}
-	return slices.Equal(texts[0], texts[1]), nil
-}
-
-// Damage is recorded in a file next to the database, one line for each place, because a damaged
-// database may not be writable. While the file has a line that is not accepted, no process starts a new
-// run. The file is removed once no damage is found.
+// Damage is recorded outside of what is sealed, one line for each place. While the record has a line that
+// is not accepted, no process starts a new run. It is removed once no damage is found.
 
 const (
-	damageEnd   = "-damage"
 	maxDamage   = 64 << 10 // bytes
 	acceptedTag = "accepted "
 )
-
-// damaged returns the lines of the damage file, or nil without damage.
-func damaged(path string) []string {
-	text, err := os.ReadFile(path + damageEnd)
-	if err != nil || len(text) == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-}
 
 // damageLine formats a problem as a line of the file: its place and its description.
 func damageLine(err error) (place, line string) {
@@ -312,7 +276,7 @@ func damageLine(err error) (place, line string) {
 
 // noteDamage records damage, once for each place, if err reports damage and the store is writable. It
 // returns err.
-func (s *Store) noteDamage(err error) error {
+func (s *Store) noteDamage(ctx context.Context, err error) error {
 	if err == nil || s.writer == nil {
 		return err
 	}
@@ -320,55 +284,50 @@ func (s *Store) noteDamage(err error) error {
 	if !errors.As(err, &broken) && !errors.Is(err, store.ErrCorrupt) {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	place, line := damageLine(err)
 	size := len(line)
-	for _, known := range damaged(s.path) {
+	lines, _ := s.db.Damage(ctx) // if it cannot be read, it probably cannot be written either
+	for _, known := range lines {
 		if size += len(known) + 1; strings.HasPrefix(strings.TrimPrefix(known, acceptedTag), place+"\t") {
 			return err
 		}
 	}
-	if size > maxDamage {
-		return err // the file has enough lines
-	}
-	f, failed := os.OpenFile(s.path+damageEnd, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if failed == nil { // otherwise the error itself is reported anyway
-		_, _ = f.WriteString(line + "\n")
-		_ = f.Close()
+	if size <= maxDamage {
+		s.db.AddDamage(ctx, line)
 	}
 	return err
 }
 
 // Damage returns store.ErrDamaged if damage was found that has not been accepted: then no new run
 // starts.
-func (s *Store) Damage() error {
-	for _, line := range damaged(s.path) {
+func (s *Store) Damage(ctx context.Context) error {
+	lines, err := s.db.Damage(ctx)
+	for _, line := range lines {
 		if !strings.HasPrefix(line, acceptedTag) {
 			_, what, _ := strings.Cut(line, "\t")
 			return &store.Error{Kind: store.ErrDamaged, Path: s.path, Err: errors.New(what)}
 		}
 	}
-	return nil
+	return err
 }
 
-// clearDamage removes the damage file after everything was verified.
+// clearDamage removes the record of damage after everything was verified.
 func (s *Store) clearDamage(ctx context.Context) error {
-	if damaged(s.path) == nil {
-		return nil
-	}
-	if err := s.integrity(ctx); err != nil {
+	lines, err := s.db.Damage(ctx)
+	if err != nil || lines == nil {
 		return err
 	}
-	err := os.Remove(s.path + damageEnd)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := s.db.Integrity(ctx); err != nil {
+		return s.noteDamage(ctx, err)
 	}
-	return mapped(s.path, err)
+	return s.db.SetDamage(ctx, nil)
 }
 
 // checkNew returns store.ErrDamaged if no new run may be started. A copy may have been restored since
 // the damage was found, so everything is verified first.
 func (s *Store) checkNew(ctx context.Context) error {
-	found := s.Damage()
+	found := s.Damage(ctx)
 	if found == nil {
 		return nil
 	}
@@ -381,7 +340,7 @@ func (s *Store) checkNew(ctx context.Context) error {
 // AcceptDamage implements [store.Store].
 func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll, error) {
 	if by == "" {
-		return store.VerifiedAll{}, errors.New("sqlite: accept damage: the actor is missing")
+		return store.VerifiedAll{}, errors.New("store: accept damage: the actor is missing")
 	}
 	all, err := s.VerifyAll(ctx)
 	if err == nil || len(all.Problems) == 0 || all.More {
@@ -394,10 +353,10 @@ func (s *Store) AcceptDamage(ctx context.Context, by string) (store.VerifiedAll,
 	if err := s.AppendSystem(ctx, store.SystemEvent{Kind: store.SystemDamageAccepted, Payload: raw}); err != nil {
 		return all, err
 	}
-	var text bytes.Buffer
-	for _, p := range all.Problems {
+	lines := make([]string, len(all.Problems))
+	for i, p := range all.Problems {
 		_, line := damageLine(p)
-		fmt.Fprintf(&text, "%s%s\n", acceptedTag, line)
+		lines[i] = acceptedTag + line
 	}
-	return all, mapped(s.path, os.WriteFile(s.path+damageEnd, text.Bytes(), 0o600))
+	return all, s.db.SetDamage(ctx, lines)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 		row, err := s.row(ctx, run)
 		var prev []byte
 		if err == nil && after > 0 && after < row.Record.LastSeq {
-			prev, err = hashAt(ctx, s, row, after)
+			prev, err = hashAt(ctx, reading{s}, row, after)
 		}
 		for err == nil && after < row.Record.LastSeq {
 			var page []*store.RawEvent
@@ -51,7 +51,7 @@ func (s *Store) Read(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq
 			}
 		}
 		if err != nil {
-			yield(toolcrib.Event{}, s.noteDamage(err))
+			yield(toolcrib.Event{}, s.noteDamage(ctx, err))
 		}
 	}
 }
@@ -77,8 +77,8 @@ func missing(run toolcrib.RunID, seq toolcrib.Seq) error {
 }
 
 // hashAt returns the hash of the chain up to an event.
-func hashAt(ctx context.Context, r reader, row *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
-	err = one(ctx, r, "SELECT hash FROM events WHERE key = ?", []any{eventKey(row.Num, seq)}, &hash)
+func hashAt(ctx context.Context, r Reader, row *store.Row, seq toolcrib.Seq) (hash []byte, err error) {
+	err = One(ctx, r, "SELECT hash FROM events WHERE key = ?", []any{eventKey(row.Num, seq)}, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = missing(row.Record.ID, seq)
 	}
@@ -87,20 +87,20 @@ func hashAt(ctx context.Context, r reader, row *store.Row, seq toolcrib.Seq) (ha
 
 // row returns the row of a run after checking its seal.
 func (s *Store) row(ctx context.Context, run toolcrib.RunID) (*store.Row, error) {
-	row, err := rowOf(ctx, s, run)
+	row, err := rowOf(ctx, reading{s}, run)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil && row == nil:
 		err = fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	case err == nil:
-		err = s.noteDamage(row.Check(s.keys))
+		err = s.noteDamage(ctx, row.Check(s.keys))
 	}
 	return row, err
 }
 
 // rowOf returns the row of a run, or nil if it does not exist.
-func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row, err error) {
+func rowOf(ctx context.Context, r Reader, run toolcrib.RunID) (found *store.Row, err error) {
 	err = eachRow(ctx, r, " WHERE id = ?", []any{string(run)}, func(row *store.Row) error {
 		found = row
 		return nil
@@ -112,10 +112,10 @@ func rowOf(ctx context.Context, r reader, run toolcrib.RunID) (found *store.Row,
 func (s *Store) page(ctx context.Context, query string, args ...any) (page []*store.RawEvent, err error) {
 	size := 0
 	// For a bare LIMIT ?, SQLite prepares the statement again for each value.
-	err = eachEvent(ctx, s, query+" LIMIT +?", append(args, pageEvents), func(_ int64, e *store.RawEvent) error {
+	err = eachEvent(ctx, reading{s}, query+" LIMIT +?", append(args, pageEvents), func(_ int64, e *store.RawEvent) error {
 		page = append(page, e)
 		if size += len(e.Payload); size >= pageBytes {
-			return errEnough
+			return ErrEnough
 		}
 		return nil
 	})
@@ -124,16 +124,16 @@ func (s *Store) page(ctx context.Context, query string, args ...any) (page []*st
 
 // Selections of stored events, with the numbers of their runs; see eachEvent.
 const (
-	runEvents    = "SELECT key >> 32, key & 0xffffffff, kind, time, payload, payload_hash, hash FROM events "
+	runEvents    = "SELECT key >> 32, key & 4294967295, kind, time, payload, payload_hash, hash FROM events "
 	systemEvents = "SELECT 0, seq, kind, time, payload, payload_hash, hash FROM system_events "
 )
 
 // eachEvent calls do with each event of a query.
 func eachEvent(
-	ctx context.Context, r reader, query string, args []any, do func(num int64, e *store.RawEvent) error,
+	ctx context.Context, r Reader, query string, args []any, do func(num int64, e *store.RawEvent) error,
 ) error {
 	var num int64
-	return r.each(ctx, query, args, func(scan scanFunc) error {
+	return r.Each(ctx, query, args, func(scan Scan) error {
 		e := new(store.RawEvent)
 		if err := scan(&num, &e.Seq, &e.Kind, &e.Time, &e.Payload, &e.PayloadHash, &e.Hash); err != nil {
 			return err
@@ -142,23 +142,19 @@ func eachEvent(
 	})
 }
 
-const (
-	// MaxContentBytes bounds the content of one reference.
-	MaxContentBytes = 64 << 20
-	// pieceBytes is the size of all pieces of a content but the last, so that reading a range reads
-	// little more than the range. It is part of the schema.
-	pieceBytes = 64 << 10
-)
+// pieceBytes is the size of all pieces of a content but the last, so that reading a range reads little
+// more than the range. It is part of the schema.
+const pieceBytes = 64 << 10
 
 // Put implements [toolcrib.Contents]. If the run has ended, the error is toolcrib.ErrConflict; for more
-// than MaxContentBytes, store.ErrTooLarge. Put is not a barrier: the content becomes durable with the
+// than store.MaxContentBytes, store.ErrTooLarge. Put is not a barrier: the content becomes durable with the
 // next barrier, at the latest with a barrier event that refers to it.
 func (s *Store) Put(ctx context.Context, run toolcrib.RunID, ref string, data []byte) error {
 	if run == "" || ref == "" {
-		return errors.New("sqlite: put: a run ID and a reference are needed")
+		return errors.New("store: put: a run ID and a reference are needed")
 	}
-	if len(data) > MaxContentBytes {
-		return fmt.Errorf("content %s of run %s: %d bytes, at most %d: %w", ref, run, len(data), MaxContentBytes,
+	if len(data) > store.MaxContentBytes {
+		return fmt.Errorf("content %s of run %s: %d bytes, at most %d: %w", ref, run, len(data), store.MaxContentBytes,
 			store.ErrTooLarge)
 	}
 	hash := sha256.Sum256(data)
@@ -185,18 +181,15 @@ func (t *tx) put(run toolcrib.RunID, ref string, data, hash []byte) error {
 	case ended: // its last anchor lists its contents
 		return reject(toolcrib.Errorf(toolcrib.CodeConflict, "content %s: run %s has ended", ref, run))
 	}
-	res, err := t.exec("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?)", string(run), ref,
-		len(data), hash)
-	if err != nil {
-		return err
-	}
-	num, err := res.LastInsertId()
+	var num int64
+	err = t.row("INSERT INTO contents (run_id, ref, size, hash) VALUES (?,?,?,?) RETURNING num",
+		[]any{string(run), ref, len(data), hash}, &num)
 	if err != nil {
 		return err
 	}
 	for i := 0; i*pieceBytes < len(data); i++ {
 		piece := data[i*pieceBytes : min((i+1)*pieceBytes, len(data))]
-		if _, err := t.exec("INSERT INTO content_pieces (key, data) VALUES (?,?)", eventKey(num, toolcrib.Seq(i)),
+		if err := t.later("INSERT INTO content_pieces (key, data) VALUES (?,?)", eventKey(num, toolcrib.Seq(i)),
 			piece); err != nil {
 			return err
 		}
@@ -212,7 +205,7 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 		return nil, 0, err
 	}
 	var num int64
-	err = one(ctx, s, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
+	err = One(ctx, reading{s}, "SELECT num, size FROM contents WHERE run_id = ? AND ref = ?", []any{string(run), ref},
 		&num, &size)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, fmt.Errorf("content %s of run %s: %w", ref, run, toolcrib.ErrNotFound)
@@ -233,8 +226,8 @@ func (s *Store) Range(ctx context.Context, run toolcrib.RunID, ref string, offse
 func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, err error) {
 	first, last := from/pieceBytes, (to-1)/pieceBytes
 	data = make([]byte, 0, to-first*pieceBytes)
-	err = s.each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
-		[]any{eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last))}, func(scan scanFunc) error {
+	err = reading{s}.Each(ctx, "SELECT data FROM content_pieces WHERE key BETWEEN ? AND ? ORDER BY key",
+		[]any{eventKey(num, toolcrib.Seq(first)), eventKey(num, toolcrib.Seq(last))}, func(scan Scan) error {
 			var piece []byte
 			err := scan(&piece)
 			data = append(data, piece...)
@@ -251,10 +244,10 @@ func (s *Store) pieces(ctx context.Context, num, from, to int64) (data []byte, e
 }
 
 // contentsDigest returns the hash of the contents of a run.
-func contentsDigest(ctx context.Context, r reader, run toolcrib.RunID) (string, error) {
+func contentsDigest(ctx context.Context, r Reader, run toolcrib.RunID) (string, error) {
 	var d store.KeptDigest
-	err := r.each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)},
-		func(scan scanFunc) error {
+	err := r.Each(ctx, "SELECT ref, size, hash FROM contents WHERE run_id = ? ORDER BY ref", []any{string(run)},
+		func(scan Scan) error {
 			var k store.Kept
 			err := scan(&k.Ref, &k.Size, &k.Hash)
 			d.Add(k)

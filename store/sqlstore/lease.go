@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// clock is the time of the database in microseconds.
-const clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+// Clock is the time of the database in microseconds.
+const Clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 // leaseColumns are the columns that [readLease] reads.
-const leaseColumns = "run_id, owner, epoch, expires <= " + clock + ", host, machine, pid, started, cancel_by, cancel_token"
+const leaseColumns = "run_id, owner, epoch, expires <= " + Clock + ", host, machine, pid, started, cancel_by, cancel_token"
 
-func readLease(scan scanFunc) (l store.Lease, err error) {
+func readLease(scan Scan) (l store.Lease, err error) {
 	return l, scan(&l.Run, &l.Owner.ID, &l.Epoch, &l.Expired, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
 		&l.Owner.Started, &l.CancelBy, &l.CancelToken)
 }
@@ -27,15 +27,15 @@ func readLease(scan scanFunc) (l store.Lease, err error) {
 // time has passed.
 const (
 	insertLease = `INSERT INTO leases (run_id, owner, epoch, expires, lasts, host, machine, pid, started, cancel_by, cancel_token)
-		VALUES (?, ?, ?, ` + clock + ` + ?, ?, ?, ?, ?, ?, '', '') ON CONFLICT (run_id) DO `
+		VALUES (?, ?, ?, ` + Clock + ` + ?, ?, ?, ?, ?, ?, '', '') ON CONFLICT (run_id) DO `
 	newLease  = insertLease + "NOTHING"
 	takeLease = insertLease + `UPDATE SET owner = excluded.owner, expires = excluded.expires, lasts = excluded.lasts,
 			epoch = CASE WHEN excluded.epoch > leases.epoch THEN excluded.epoch ELSE leases.epoch + 1 END,
 			host = excluded.host, machine = excluded.machine, pid = excluded.pid, started = excluded.started,
 			cancel_by = '', cancel_token = ''
-		WHERE leases.owner = excluded.owner OR leases.expires <= ` + clock + `
+		WHERE leases.owner = excluded.owner OR leases.expires <= ` + Clock + `
 		RETURNING epoch`
-	renewLeases = "UPDATE leases SET expires = " + clock + " + lasts WHERE owner = ? RETURNING " + leaseColumns
+	renewLeases = "UPDATE leases SET expires = " + Clock + " + lasts WHERE owner = ? RETURNING " + leaseColumns
 )
 
 // leaseArgs returns the arguments of insertLease.
@@ -48,7 +48,7 @@ func leaseArgs(run toolcrib.RunID, o *store.Owner, epoch int64, lasts time.Durat
 // leaseWrite runs do in a transaction, for the owner of the store.
 func (s *Store) leaseWrite(ctx context.Context, do func(*tx) error) error {
 	if s.owner.ID == "" {
-		return errors.New("sqlite: the store was opened without an owner of leases")
+		return errors.New("store: the store was opened without an owner of leases")
 	}
 	return s.write(ctx, &job{do: do})
 }
@@ -62,7 +62,7 @@ func (s *Store) TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Du
 		if err = t.row(takeLease, args, &l.Epoch); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		err = t.each("SELECT "+leaseColumns+" FROM leases WHERE run_id = ?", []any{string(run)}, func(scan scanFunc) error {
+		err = t.each("SELECT "+leaseColumns+" FROM leases WHERE run_id = ?", []any{string(run)}, func(scan Scan) error {
 			l, err = readLease(scan)
 			return err
 		})
@@ -78,7 +78,7 @@ func (s *Store) TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Du
 func (s *Store) RenewLeases(ctx context.Context) (all []store.Lease, err error) {
 	err = s.leaseWrite(ctx, func(t *tx) error {
 		all = all[:0]
-		return t.each(renewLeases, []any{s.owner.ID}, func(scan scanFunc) error {
+		return t.each(renewLeases, []any{s.owner.ID}, func(scan Scan) error {
 			l, err := readLease(scan)
 			all = append(all, l)
 			return err
@@ -90,24 +90,21 @@ func (s *Store) RenewLeases(ctx context.Context) (all []store.Lease, err error) 
 // ReleaseLease implements [store.Leases].
 func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	return s.leaseWrite(ctx, func(t *tx) error {
-		_, err := t.exec("DELETE FROM leases WHERE run_id = ? AND owner = ? AND epoch = ?", string(l.Run), s.owner.ID, l.Epoch)
-		return err
+		return t.later("DELETE FROM leases WHERE run_id = ? AND owner = ? AND epoch = ?", string(l.Run), s.owner.ID, l.Epoch)
 	})
 }
 
 // EndLeases implements [store.Leases].
 func (s *Store) EndLeases(ctx context.Context, owner string) error {
 	return s.leaseWrite(ctx, func(t *tx) error {
-		_, err := t.exec("DELETE FROM leases WHERE owner = ?", owner)
-		return err
+		return t.later("DELETE FROM leases WHERE owner = ?", owner)
 	})
 }
 
 // RequestCancel implements [store.Leases].
 func (s *Store) RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error {
 	return s.leaseWrite(ctx, func(t *tx) error {
-		_, err := t.exec("UPDATE leases SET cancel_by = ?, cancel_token = ? WHERE run_id = ?", text(by), text(token), string(run))
-		return err
+		return t.later("UPDATE leases SET cancel_by = ?, cancel_token = ? WHERE run_id = ?", text(by), text(token), string(run))
 	})
 }
 
@@ -143,7 +140,7 @@ func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) (all []store.Le
 const leasesAtOnce = 512
 
 func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) ([]store.Lease, error) {
-	err := short{s}.each(ctx, "SELECT "+leaseColumns+" FROM leases "+where.text, where.args, func(scan scanFunc) error {
+	err := short{s}.Each(ctx, "SELECT "+leaseColumns+" FROM leases "+where.text, where.args, func(scan Scan) error {
 		l, err := readLease(scan)
 		all = append(all, l)
 		return err
@@ -153,9 +150,9 @@ func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) (
 
 // Undriven implements [store.Leases].
 func (s *Store) Undriven(ctx context.Context, driver string, limit int) (runs []toolcrib.RunID, err error) {
-	err = s.each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
-		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+clock+`) ORDER BY num LIMIT ?`,
-		[]any{driver, limit}, func(scan scanFunc) error {
+	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
+		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+`) ORDER BY num LIMIT ?`,
+		[]any{driver, limit}, func(scan Scan) error {
 			var run toolcrib.RunID
 			err := scan(&run)
 			runs = append(runs, run)
@@ -169,12 +166,10 @@ func (t *tx) leaseNew(run toolcrib.RunID) error {
 	if t.w.owner.ID == "" {
 		return nil
 	}
-	_, err := t.exec(newLease, leaseArgs(run, &t.w.owner, 1, t.w.owner.Lease)...)
-	return err
+	return t.later(newLease, leaseArgs(run, &t.w.owner, 1, t.w.owner.Lease)...)
 }
 
 // endLease ends the lease of a run with its last event.
 func (t *tx) endLease(run toolcrib.RunID) error {
-	_, err := t.exec("DELETE FROM leases WHERE run_id = ?", string(run))
-	return err
+	return t.later("DELETE FROM leases WHERE run_id = ?", string(run))
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore_test
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func testLooksAgain(t *testing.T, order []toolcrib.RunID) {
 	for _, contentOnly := range []bool{true, false} {
 		for _, run := range []toolcrib.RunID{"run_p", "run_c"} {
 			o := store.PruneOptions{ContentOnly: contentOnly, By: "ann"}
-			result, _, err := s.pruneEach(t.Context(), []toolcrib.RunID{run}, s.now(), o, 1)
+			result, err := s.PruneEach(t.Context(), run, o)
 			var refused *store.OpenRunError
 			if !errors.As(err, &refused) || refused.Open != "run_p" || len(result.Runs) > 0 {
 				t.Errorf("run %s, content only %v: %+v, error %v", run, contentOnly, result, err)

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -93,32 +91,4 @@ func undone(err error) error {
 		return r.err
 	}
 	return err
-}
-
-// Backup implements [store.Store].
-func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err error) {
-	keys, err := store.LoadKeys(s.keysPath)
-	if err != nil {
-		return head, err
-	}
-	if head, err = s.Head(ctx); err != nil {
-		return head, err
-	}
-	c, err := connect(ctx, s.path, s.busy)
-	if err != nil {
-		return head, s.failed(ctx, err)
-	}
-	defer func() { err = errors.Join(err, mapped(s.path, c.Close())) }()
-	path := filepath.Join(dir, filepath.Base(s.path))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would create it readable for others
-	if err != nil {
-		return head, err
-	}
-	if err := f.Close(); err != nil {
-		return head, err
-	}
-	if err := c.run(ctx, "VACUUM INTO ?", path); err != nil {
-		return head, s.failed(ctx, err)
-	}
-	return head, keys.Create(filepath.Join(dir, keysName))
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 	}
 	query, args := usageQuery(q)
 	var rows []store.UsageRow
-	err := s.each(ctx, query, args, func(scan scanFunc) error {
+	err := reading{s}.Each(ctx, query, args, func(scan Scan) error {
 		var key any
 		var model string
 		var e store.UseEntry
@@ -45,15 +45,16 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 // usageQuery returns a query in SQL. Values of its fields are passed only as arguments.
 func usageQuery(q store.UsageQuery) (query string, args []any) {
 	from, args := usageRows(q)
-	group, order := " GROUP BY 1, 2", "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
+	group := " GROUP BY 1, 2"
+	order := "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
 	switch q.By {
 	case store.UsageTotal:
 		group = ""
 	case store.UsageByDay:
 		order = "1"
 	}
-	return "SELECT " + usageGroups[q.By] + ", " + useSums("ifnull(sum(%s), 0)", "ifnull(max(%s), 0)") + " FROM " + from +
-		group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+	return "SELECT " + usageGroups[q.By] + ", " + useSums("coalesce(sum(%s), 0)", "coalesce(max(%s), 0)") +
+		" FROM " + from + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
 }
 
 // useSums lists the columns of sums, formatted with sum for those that add up, and with largest for
@@ -140,12 +141,12 @@ const treeUse = `WITH RECURSIVE
 		UNION SELECT runs.id, runs.parent_id FROM up JOIN runs ON runs.id = up.parent),
 	tree (id) AS (SELECT id FROM up WHERE parent = ''
 		UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id AND runs.parent_id <> '')
-	SELECT count(*), ifnull(sum(max(cost_usd, 0)), 0), ifnull(sum(max(total_tokens, 0)), 0) FROM tree JOIN runs USING (id)`
+	SELECT count(*), coalesce(sum(max(cost_usd, 0)), 0), coalesce(sum(max(total_tokens, 0)), 0) FROM tree JOIN runs USING (id)`
 
 // TreeUse implements [store.Spendings].
 func (s *Store) TreeUse(ctx context.Context, run toolcrib.RunID) (use journal.SessionUse, err error) {
 	var runs int
-	err = one(ctx, s, treeUse, []any{text(string(run))}, &runs, &use.CostUSD, &use.Tokens)
+	err = One(ctx, reading{s}, treeUse, []any{text(string(run))}, &runs, &use.CostUSD, &use.Tokens)
 	if err == nil && runs == 0 {
 		err = fmt.Errorf("run %s: %w", run, toolcrib.ErrNotFound)
 	}
@@ -155,9 +156,9 @@ func (s *Store) TreeUse(ctx context.Context, run toolcrib.RunID) (use journal.Se
 // RuleCounts returns how often each rule has decided since a day, by rule, decision and tool.
 func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCount, error) {
 	var counts []store.RuleCount
-	err := s.each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
+	err := reading{s}.Each(ctx, `SELECT rule, decision, tool, sum(calls), max(last) FROM usage
 		WHERE kind = ? AND day >= ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, []any{store.UseDecisions, int64(since)},
-		func(scan scanFunc) error {
+		func(scan Scan) error {
 			var c store.RuleCount
 			err := scan(&c.Rule, &c.Decision, &c.Tool, &c.Calls, &c.LastUsed)
 			counts = append(counts, c)
@@ -183,9 +184,9 @@ func (t *tx) putUsed() error {
 }
 
 // eachUse calls do with each row of usage.
-func eachUse(ctx context.Context, r reader, where string, args []any, do func(store.UseEntry) error) error {
+func eachUse(ctx context.Context, r Reader, where string, args []any, do func(store.UseEntry) error) error {
 	query := "SELECT " + strings.Join(store.UseColumns, ", ") + " FROM usage " + where
-	return r.each(ctx, query, args, func(scan scanFunc) error {
+	return r.Each(ctx, query, args, func(scan Scan) error {
 		var e store.UseEntry
 		if err := scan(e.Places(nil)...); err != nil {
 			return err
@@ -195,7 +196,7 @@ func eachUse(ctx context.Context, r reader, where string, args []any, do func(st
 }
 
 // metered adds the usage that the events of a run report.
-func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used store.Used) error {
+func metered(ctx context.Context, r Reader, run toolcrib.RunID, num int64, used store.Used) error {
 	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_chosen', 'model_request', 'usage', 'model_failed', 'verdicts', 'tool_result', 'done', 'error') ORDER BY key`
 	var m store.Meter
@@ -219,7 +220,7 @@ func metered(ctx context.Context, r reader, run toolcrib.RunID, num int64, used 
 func (t *tx) readMeter(num int64) (m store.Meter, err error) {
 	const events = runEvents + `WHERE key BETWEEN ? AND ? AND payload IS NOT NULL
 		AND kind IN ('run_started', 'model_chosen', 'model_request') ORDER BY key`
-	err = eachEvent(t.ctx, t.w.conn, events, []any{eventKey(num, 0), eventKey(num, maxSeq)},
+	err = eachEvent(t.ctx, t.w.db, events, []any{eventKey(num, 0), eventKey(num, maxSeq)},
 		func(_ int64, raw *store.RawEvent) error {
 			body, err := journal.Decode(raw.Kind, raw.Payload)
 			if err == nil {
@@ -270,7 +271,7 @@ func (l *ledger) CapsCost(user string) string { return store.CapsCost(l.budgets,
 // Reserve implements [toolcrib.Ledger].
 func (l *ledger) Reserve(ctx context.Context, r toolcrib.Reservation) (output int64, err error) {
 	if r.Run == "" || r.At.IsZero() {
-		return 0, errors.New("sqlite: reserve: a run and a time are needed")
+		return 0, errors.New("store: reserve: a run and a time are needed")
 	}
 	if !slices.ContainsFunc(store.BudgetsOf(l.budgets, r.User), store.UserBudget.Limits) {
 		return -1, nil
@@ -297,12 +298,12 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 	}
 	asks := store.Reserved(r, output)
 	for _, run := range stale {
-		if _, err := t.exec("UPDATE reservations SET state = ? WHERE run_id = ?", reservationGivenUp, run); err != nil {
+		if err := t.later("UPDATE reservations SET state = ? WHERE run_id = ?", reservationGivenUp, run); err != nil {
 			return 0, err
 		}
 	}
 	t.w.reserves = true
-	_, err = t.exec("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
+	err = t.later("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
 		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens(), asks.NanoUSD,
 		reservationMade)
 	return output, err
@@ -315,7 +316,7 @@ func (t *tx) addSpent(to *store.Spending, user string) error {
 			to.Add(k.Day, sum)
 		}
 	}
-	return eachUse(t.ctx, t.w.conn, "WHERE kind = ? AND user = ? AND day >= ? AND requests > 0",
+	return eachUse(t.ctx, t.w.db, "WHERE kind = ? AND user = ? AND day >= ? AND requests > 0",
 		[]any{store.UseDaily, text(user), int64(to.Since())}, func(e store.UseEntry) error {
 			to.Add(e.Day, e.UseSum)
 			return nil
@@ -329,7 +330,7 @@ func (t *tx) addReserved(to *store.Spending, r toolcrib.Reservation) (stale []st
 	before := r.At.Add(-store.ReservationGrace).UnixMicro()
 	err = t.each("SELECT run_id, day, at, tokens, nano_usd, state FROM reservations WHERE user = ? AND run_id <> ? AND (day >= ? AND state = ? OR state = ?)",
 		[]any{text(r.User), text(string(r.Run)), int64(to.Since()), reservationConfirmed, reservationMade},
-		func(scan scanFunc) error {
+		func(scan Scan) error {
 			var run string
 			var day store.Day
 			var at int64
@@ -394,10 +395,10 @@ func (t *tx) checkClaim(run toolcrib.RunID, day store.Day) error {
 func (t *tx) putClaim(run toolcrib.RunID, c claim, day store.Day) (err error) {
 	switch c {
 	case claimConfirm:
-		_, err = t.exec("UPDATE reservations SET state = ?, day = ? WHERE run_id = ?", reservationConfirmed, int64(day),
+		err = t.later("UPDATE reservations SET state = ?, day = ? WHERE run_id = ?", reservationConfirmed, int64(day),
 			text(string(run)))
 	case claimSettle:
-		_, err = t.exec("DELETE FROM reservations WHERE run_id = ?", text(string(run)))
+		err = t.later("DELETE FROM reservations WHERE run_id = ?", text(string(run)))
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func (t *tx) checkOnce(run toolcrib.RunID, first toolcrib.Event) error {
 // exist for others; IDs chosen by a program are separate for each user.
 func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error {
 	var all, own int
-	err := t.row("SELECT count(*), ifnull(sum(user = ?), 0) FROM sessions WHERE id = ?",
+	err := t.row("SELECT count(*), coalesce(sum(user = ?), 0) FROM sessions WHERE id = ?",
 		[]any{text(user), text(string(id))}, &all, &own)
 	switch {
 	case err != nil || own > 0:
@@ -128,7 +128,7 @@ func (t *tx) putLast(rec *store.RunRecord, query string, args ...any) error {
 	if rec.Session == "" || rec.Parent != "" {
 		return nil
 	}
-	_, err := t.exec("UPDATE docs SET last = "+query+" WHERE kind = 'session' AND id = ? AND user = ?",
+	err := t.later("UPDATE docs SET last = "+query+" WHERE kind = 'session' AND id = ? AND user = ?",
 		append(args, text(string(rec.Session)), text(rec.User))...)
 	return err
 }
@@ -139,8 +139,8 @@ func sessionNotFound(id string) error {
 
 // sessionColumns selects the data of a session s. Its title is the last message, the prompt, in the
 // input of its oldest run that has its content.
-const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, ifnull(last.id, ''), ifnull(last.status, ''),
-	ifnull(last.ended_at, ifnull(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
+const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, coalesce(last.id, ''), coalesce(last.status, ''),
+	coalesce(last.ended_at, coalesce(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
 	(SELECT CASE WHEN json_valid(payload) THEN payload -> '$.input[#-1]' END FROM events
 		WHERE key = (SELECT min(r.num)` + runsOfSession + ` AND r.pruned_at IS NULL) << 32 | 1)
 	FROM `
@@ -178,7 +178,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.Sess
 	where := clauses{text: "WHERE 1"}
 	where.add(f.User != "", "s.user = ?", f.User)
 	where.add(f.Token != "", `s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '')
-		AND ifnull((SELECT min(r.token = ?)`+runsOfSession+`), 0)`, f.Token, f.Token)
+		AND coalesce((SELECT min(r.token = ?)`+runsOfSession+`), 0)`, f.Token, f.Token)
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
 		id, user, ok2 := strings.Cut(rest, ":")
@@ -207,7 +207,7 @@ func unescaped(s string) string { return strings.NewReplacer("%25", "%", "%3a", 
 func (s *Store) sessions(ctx context.Context, query string, args []any) (found []store.SessionInfo, last []int64,
 	err error,
 ) {
-	err = s.each(ctx, query, args, func(scan scanFunc) error {
+	err = reading{s}.Each(ctx, query, args, func(scan Scan) error {
 		var r store.SessionInfo
 		var num int64
 		var raw json.RawMessage
@@ -225,7 +225,7 @@ func (s *Store) sessions(ctx context.Context, query string, args []any) (found [
 // PutMessage implements [store.Inbox].
 func (s *Store) PutMessage(ctx context.Context, run toolcrib.RunID, m store.Message) error {
 	if run == "" || m.ID == "" {
-		return errors.New("sqlite: message: a run ID and an ID are needed")
+		return errors.New("store: message: a run ID and an ID are needed")
 	}
 	if len(m.Text) > store.MaxMessageBytes {
 		return fmt.Errorf("a message of %d bytes, at most %d: %w", len(m.Text), store.MaxMessageBytes, store.ErrTooLarge)
@@ -252,15 +252,15 @@ func (t *tx) putMessage(run toolcrib.RunID, m *store.Message) error {
 	}
 	t.w.silent = false
 	seal := t.w.keys.SealMessage(run, m)
-	_, err = t.exec("INSERT INTO inbox (run_id, message, text, author, at, seal) VALUES (?,?,?,?,?,?)", string(run), m.ID,
+	err = t.later("INSERT INTO inbox (run_id, message, text, author, at, seal) VALUES (?,?,?,?,?,?)", string(run), m.ID,
 		m.Text, m.By, m.At.UnixMicro(), seal[:])
 	return err
 }
 
 // Messages implements [store.Inbox].
 func (s *Store) Messages(ctx context.Context, run toolcrib.RunID) (all []store.Message, err error) {
-	err = short{s}.each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
-		[]any{string(run)}, func(scan scanFunc) error {
+	err = short{s}.Each(ctx, "SELECT message, text, author, at, seal FROM inbox WHERE run_id = ? ORDER BY num",
+		[]any{string(run)}, func(scan Scan) error {
 			var m store.Message
 			var seal []byte
 			if err := scan(&m.ID, &m.Text, &m.By, &m.At, &seal); err != nil {
@@ -315,11 +315,11 @@ func (t *tx) readMessages(run toolcrib.RunID, rows []row) error {
 		}
 	}
 	if end {
-		_, err := t.exec("DELETE FROM inbox WHERE run_id = ?", string(run))
+		err := t.later("DELETE FROM inbox WHERE run_id = ?", string(run))
 		return err
 	}
 	for _, id := range read {
-		if _, err := t.exec("DELETE FROM inbox WHERE run_id = ? AND message = ?", string(run), id); err != nil {
+		if err := t.later("DELETE FROM inbox WHERE run_id = ? AND message = ?", string(run), id); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (a *Access) Version(ctx context.Context, age time.Duration) (uint64, error)
 	return a.s.version(ctx, store.SealedAccess, age)
 }
 
-func (a *Access) sealed() reader { return sealed{a.s, store.SealedAccess} }
+func (a *Access) sealed() Reader { return sealed{a.s, store.SealedAccess} }
 
 func refused(code toolcrib.Code, format string, args ...any) *toolcrib.Error {
 	return &toolcrib.Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -73,7 +73,7 @@ const (
 )
 
 // found reads one document. If it does not exist, the error is not_found and names what.
-func found[T any](ctx context.Context, r reader, where, key, what string) (v T, err error) {
+func found[T any](ctx context.Context, r Reader, where, key, what string) (v T, err error) {
 	list, err := docs[T](ctx, r, where, key)
 	if err == nil && len(list) == 0 {
 		err = refused(toolcrib.CodeNotFound, "there is no %s %+q", what, guard.Clip(key, 128))
@@ -86,7 +86,7 @@ func found[T any](ctx context.Context, r reader, where, key, what string) (v T, 
 
 // alike reads the document whose name looks the same to people; the list is empty if there is no such
 // document.
-func alike[T any](ctx context.Context, r reader, where, name string) ([]T, error) {
+func alike[T any](ctx context.Context, r Reader, where, name string) ([]T, error) {
 	keys := access.KeysOf(name)
 	return docs[T](ctx, r, where, keys.Folded, keys.Look, name)
 }
@@ -98,7 +98,7 @@ func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (acce
 		return access.Change{}, err
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		same, err := alike[access.User](t.ctx, t.w.conn, userAlike, u.Name)
+		same, err := alike[access.User](t.ctx, t.w.db, userAlike, u.Name)
 		switch {
 		case err != nil:
 			return err
@@ -121,7 +121,7 @@ func (a *Access) AddUser(ctx context.Context, n access.NewUser, by string) (acce
 // knownGroups rejects groups that do not exist.
 func (t *tx) knownGroups(groups []string) error {
 	for _, name := range groups {
-		_, err := found[access.Group](t.ctx, t.w.conn, groupNamed, name, "group")
+		_, err := found[access.Group](t.ctx, t.w.db, groupNamed, name, "group")
 		if errors.Is(err, toolcrib.ErrNotFound) {
 			return refused(toolcrib.CodeNotFound, "there is no group %s; make it first", name)
 		}
@@ -150,7 +150,7 @@ func (a *Access) Alike(ctx context.Context, name string) (access.User, error) {
 // clock that shows an earlier time was set back (access.NewClock).
 func (a *Access) Latest(ctx context.Context) (time.Time, error) {
 	var at int64
-	err := one(ctx, a.s, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
+	err := One(ctx, reading{a.s}, "SELECT time FROM system_events ORDER BY seq DESC LIMIT 1", nil, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return time.Time{}, nil
 	}
@@ -166,7 +166,7 @@ func (a *Access) Users(ctx context.Context, after string, limit int) ([]access.U
 // EditUser implements [access.Users].
 func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		before, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user")
+		before, err := found[access.User](t.ctx, t.w.db, userNamed, name, "user")
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by st
 			}
 		}
 		if !e.AllAgents {
-			groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
+			groups, err := docs[access.Group](t.ctx, t.w.db, allGroups)
 			if err == nil {
 				err = access.CheckAgents(before, u, groups, groups)
 			}
@@ -197,11 +197,11 @@ func (a *Access) EditUser(ctx context.Context, name string, e access.Edit, by st
 // RemoveUser implements [access.Users].
 func (a *Access) RemoveUser(ctx context.Context, name, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		u, err := found[access.User](t.ctx, t.w.conn, userNamed, name, "user")
+		u, err := found[access.User](t.ctx, t.w.db, userNamed, name, "user")
 		if err != nil {
 			return err
 		}
-		open, err := docs[access.Issued](t.ctx, t.w.conn, "kind = 'token' AND user = ? AND gone = 0 ORDER BY id", name)
+		open, err := docs[access.Issued](t.ctx, t.w.db, "kind = 'token' AND user = ? AND gone = 0 ORDER BY id", name)
 		for i := 0; err == nil && i < len(open); i++ {
 			err = t.revoke(open[i], &access.Change{By: by, At: c.At})
 		}
@@ -220,14 +220,14 @@ func (a *Access) PutGroup(ctx context.Context, name string, e access.GroupEdit, 
 		return access.Change{}, err
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		same, err := alike[access.Group](t.ctx, t.w.conn, groupAlike, name)
+		same, err := alike[access.Group](t.ctx, t.w.db, groupAlike, name)
 		if err != nil {
 			return err
 		}
 		if len(same) > 0 && same[0].Name != name {
 			return access.TakenBy(name, same[0].Name)
 		}
-		groups, err := docs[access.Group](t.ctx, t.w.conn, allGroups)
+		groups, err := docs[access.Group](t.ctx, t.w.db, allGroups)
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (a *Access) PutGroup(ctx context.Context, name string, e access.GroupEdit, 
 		if err != nil {
 			return err
 		}
-		members, err := docs[access.User](t.ctx, t.w.conn, carrying, name)
+		members, err := docs[access.User](t.ctx, t.w.db, carrying, name)
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (a *Access) Groups(ctx context.Context) ([]access.Group, error) {
 // RemoveGroup implements [access.Groups].
 func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		g, err := found[access.Group](t.ctx, t.w.conn, groupNamed, name, "group")
+		g, err := found[access.Group](t.ctx, t.w.db, groupNamed, name, "group")
 		if err != nil {
 			return err
 		}
@@ -287,7 +287,7 @@ func (a *Access) AddToken(ctx context.Context, i access.Issued, by string) (acce
 	}
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
 		id := i.Claims.ID
-		same, err := docs[access.Issued](t.ctx, t.w.conn, tokenOfID, id)
+		same, err := docs[access.Issued](t.ctx, t.w.db, tokenOfID, id)
 		if err != nil {
 			return err
 		}
@@ -317,7 +317,7 @@ func (a *Access) Tokens(ctx context.Context, user, after string, limit int) ([]a
 // RevokeToken implements [access.Tokens].
 func (a *Access) RevokeToken(ctx context.Context, id, by string) (access.Change, error) {
 	return a.change(ctx, by, func(t *tx, c *access.Change) error {
-		i, err := found[access.Issued](t.ctx, t.w.conn, tokenOfID, id, "token")
+		i, err := found[access.Issued](t.ctx, t.w.db, tokenOfID, id, "token")
 		if err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func (t *tx) take(token string, l access.Limits, at time.Time) error {
 		}
 	}
 	if !first {
-		_, err = t.exec("UPDATE token_calls SET calls = calls + 1 WHERE token = ?", token)
+		err = t.later("UPDATE token_calls SET calls = calls + 1 WHERE token = ?", token)
 		return err
 	}
 	expires := int64(0)
@@ -376,11 +376,11 @@ func (t *tx) take(token string, l access.Limits, at time.Time) error {
 		"DELETE FROM token_minute WHERE token IN (SELECT token FROM token_calls WHERE expires BETWEEN 1 AND ?)",
 		"UPDATE token_calls SET expires = 0 WHERE expires BETWEEN 1 AND ?", // so that they are not visited again
 	} {
-		if _, err := t.exec(query, at.Add(-countsKept).Unix()); err != nil {
+		if err := t.later(query, at.Add(-countsKept).Unix()); err != nil {
 			return err
 		}
 	}
-	_, err = t.exec("INSERT INTO token_calls (token, calls, expires) VALUES (?,1,?)", token, expires)
+	err = t.later("INSERT INTO token_calls (token, calls, expires) VALUES (?,1,?)", token, expires)
 	return err
 }
 
@@ -389,12 +389,12 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 	if err := access.CheckTake(token, l, at); err != nil {
 		return access.Left{}, err
 	}
-	left, err := minuteLeft(ctx, a.s, text(token), l, at)
+	left, err := minuteLeft(ctx, reading{a.s}, text(token), l, at)
 	if err != nil {
 		return access.Left{}, err
 	}
 	var calls int64
-	err = one(ctx, a.s, "SELECT calls FROM token_calls WHERE token = ?", []any{text(token)}, &calls)
+	err = One(ctx, reading{a.s}, "SELECT calls FROM token_calls WHERE token = ?", []any{text(token)}, &calls)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return access.Left{}, err
 	}
@@ -404,13 +404,13 @@ func (a *Access) Left(ctx context.Context, token string, l access.Limits, at tim
 
 // minuteLeft counts the calls of the last minute. Calls are numbered and their times never decrease, so
 // the call that is a whole limit before the next one determines when the next is permitted.
-func minuteLeft(ctx context.Context, r reader, token any, l access.Limits, at time.Time) (access.Left, error) {
+func minuteLeft(ctx context.Context, r Reader, token any, l access.Limits, at time.Time) (access.Left, error) {
 	left := access.Left{Limits: l, Minute: l.PerMinute}
 	if l.PerMinute == 0 {
 		return left, nil
 	}
 	var counted, then int64
-	err := one(ctx, r, `SELECT count(*), ifnull(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
+	err := One(ctx, r, `SELECT count(*), coalesce(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
 		FROM token_minute, (SELECT max(n) AS last, max(at) AS latest FROM token_minute WHERE token = ?1)
 		WHERE token = ?1 AND at > max(?3, latest) - ?4 AND n > last - ?2`,
 		[]any{token, l.PerMinute, at.UnixNano(), access.Minute.Nanoseconds()}, &counted, &then)
@@ -445,11 +445,11 @@ func (t *tx) takeMinute(token string, limit int64, at time.Time) error {
 		})
 	}
 	// Each call deletes at most two others, so that no call takes long.
-	_, err = t.exec(`DELETE FROM token_minute WHERE token = ?1 AND at <= ?2
+	err = t.later(`DELETE FROM token_minute WHERE token = ?1 AND at <= ?2
 		AND n IN (SELECT n FROM token_minute WHERE token = ?1 ORDER BY n LIMIT 2)`, token, open)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec("INSERT INTO token_minute (token, n, at) VALUES (?,?,?)", token, last+1, now)
+	err = t.later("INSERT INTO token_minute (token, n, at) VALUES (?,?,?)", token, last+1, now)
 	return err
 }

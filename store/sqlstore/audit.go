@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	}
 	if f.Run != "" {
 		// 0 if it does not exist; the system journal may still mention it
-		err = one(ctx, s, "SELECT ifnull(max(num), 0) FROM runs WHERE id = ?", []any{string(f.Run)}, &q.num)
+		err = One(ctx, reading{s}, "SELECT coalesce(max(num), 0) FROM runs WHERE id = ?", []any{string(f.Run)}, &q.num)
 		if err != nil {
 			return page, err
 		}
@@ -48,7 +48,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	var last auditPos // position of the page's last entry
 	for more := true; more; {
 		var items []auditItem
-		if items, more, err = q.read(ctx, s, first); err != nil {
+		if items, more, err = q.read(ctx, reading{s}, first); err != nil {
 			return store.AuditPage{}, err
 		}
 		for i := range items {
@@ -71,9 +71,9 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 
 // LastChanged implements [store.Store].
 func (s *Store) LastChanged(ctx context.Context, kind toolcrib.Kind, path string) (last store.FileChanged, err error) {
-	err = s.each(ctx, `SELECT payload FROM system_events
+	err = reading{s}.Each(ctx, `SELECT payload FROM system_events
 		WHERE kind = ? AND payload ->> 'path' = ? ORDER BY seq DESC LIMIT 1`, []any{string(kind), text(path)},
-		func(scan scanFunc) error {
+		func(scan Scan) error {
 			var raw json.RawMessage
 			if err := scan(&raw); err != nil {
 				return err
@@ -175,10 +175,10 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 
 // read reads the entries of the next events after a position, in the order of the filter. more reports
 // whether other events follow.
-func (q *auditQuery) read(ctx context.Context, r reader, from auditPos) (items []auditItem, more bool, err error) {
+func (q *auditQuery) read(ctx context.Context, r Reader, from auditPos) (items []auditItem, more bool, err error) {
 	query, args := q.query(from)
 	n := 0
-	err = r.each(ctx, query, args, func(scan scanFunc) error {
+	err = r.Each(ctx, query, args, func(scan Scan) error {
 		var e store.AuditEntry
 		var pos auditPos
 		var kind toolcrib.Kind
@@ -221,10 +221,10 @@ func (s *Store) AppendSystem(ctx context.Context, events ...store.SystemEvent) e
 	staged, size := make([]store.SystemEvent, len(events)), 0
 	for i, e := range events {
 		if e.Kind == "" || !json.Valid(e.Payload) {
-			return fmt.Errorf("sqlite: system event %d: a kind and a JSON payload are needed", i)
+			return fmt.Errorf("store: system event %d: a kind and a JSON payload are needed", i)
 		}
-		if len(e.Payload) > MaxEventBytes {
-			return fmt.Errorf("sqlite: system event %d: %d bytes, at most %d: %w", i, len(e.Payload), MaxEventBytes,
+		if len(e.Payload) > store.MaxEventBytes {
+			return fmt.Errorf("store: system event %d: %d bytes, at most %d: %w", i, len(e.Payload), store.MaxEventBytes,
 				store.ErrTooLarge)
 		}
 		if e.Time.IsZero() {

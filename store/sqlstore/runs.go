@@ -1,4 +1,4 @@
-package sqlite
+package sqlstore
 
 import (
 	"context"
@@ -74,8 +74,8 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 // OpenRuns implements [store.Store].
 func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error) {
 	open := map[toolcrib.Status]int64{}
-	err := s.each(ctx, "SELECT status, count(*) FROM runs WHERE ended_at IS NULL GROUP BY status", nil,
-		func(scan scanFunc) error {
+	err := reading{s}.Each(ctx, "SELECT status, count(*) FROM runs WHERE ended_at IS NULL GROUP BY status", nil,
+		func(scan Scan) error {
 			var status toolcrib.Status
 			var n int64
 			err := scan(&status, &n)
@@ -100,7 +100,7 @@ func (s *Store) Said(
 			args[i], of[key] = key[:], text
 		}
 		in := "hash IN (?" + strings.Repeat(",?", len(part)-1) + ")"
-		err := s.each(ctx, "SELECT DISTINCT hash FROM said JOIN runs USING (num) WHERE "+in, args, func(scan scanFunc) error {
+		err := reading{s}.Each(ctx, "SELECT DISTINCT hash FROM said JOIN runs USING (num) WHERE "+in, args, func(scan Scan) error {
 			var key []byte
 			err := scan(&key)
 			if err == nil && len(key) == len(store.SaidKey{}) {
@@ -166,7 +166,7 @@ func condition(f store.Filter) (c clauses, err error) {
 func (s *Store) list(ctx context.Context, where string, args []any, order string, limit int) (runs []store.RunRecord,
 	nums []int64, err error,
 ) {
-	err = eachRow(ctx, s, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit),
+	err = eachRow(ctx, reading{s}, " WHERE "+where+" ORDER BY "+order+" LIMIT ?", append(args, limit),
 		func(row *store.Row) error {
 			runs, nums = append(runs, row.Record), append(nums, row.Num)
 			return row.Check(s.keys)
@@ -184,8 +184,8 @@ func places(r *store.Row) []any {
 }
 
 // eachRow calls do with rows of runs as stored. rest must not contain user input.
-func eachRow(ctx context.Context, r reader, rest string, args []any, do func(*store.Row) error) error {
-	return r.each(ctx, "SELECT "+runColumns+" FROM runs"+rest, args, func(scan scanFunc) error {
+func eachRow(ctx context.Context, r Reader, rest string, args []any, do func(*store.Row) error) error {
+	return r.Each(ctx, "SELECT "+runColumns+" FROM runs"+rest, args, func(scan Scan) error {
 		row := new(store.Row)
 		if err := scan(places(row)...); err != nil {
 			return err
