@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -68,8 +69,6 @@ const (
 	groupAlike = "kind = 'group' AND (folded = ? AND folded <> '' OR look = ? AND look <> '') ORDER BY id <> ? LIMIT 1"
 	allGroups  = "kind = 'group' ORDER BY id"
 	tokenOfID  = "kind = 'token' AND id = ?"
-	// carrying matches the users in a group.
-	carrying = "kind = 'user' AND gone = 0 AND EXISTS (SELECT 1 FROM json_each(docs.doc, '$.groups') WHERE value = ?)"
 )
 
 // found reads one document. If it does not exist, the error is not_found and names what.
@@ -89,6 +88,12 @@ func found[T any](ctx context.Context, r Reader, where, key, what string) (v T, 
 func alike[T any](ctx context.Context, r Reader, where, name string) ([]T, error) {
 	keys := access.KeysOf(name)
 	return docs[T](ctx, r, where, keys.Folded, keys.Look, name)
+}
+
+// members reads the users in a group.
+func (t *tx) members(group string) ([]access.User, error) {
+	all, err := docs[access.User](t.ctx, t.w.db, "kind = 'user' AND gone = 0 AND doc LIKE ? ORDER BY id", `%"`+group+`"%`)
+	return slices.DeleteFunc(all, func(u access.User) bool { return !slices.Contains(u.Groups, group) }), err
 }
 
 // AddUser implements [access.Users].
@@ -238,7 +243,7 @@ func (a *Access) PutGroup(ctx context.Context, name string, e access.GroupEdit, 
 		if err != nil {
 			return err
 		}
-		members, err := docs[access.User](t.ctx, t.w.db, carrying, name)
+		members, err := t.members(name)
 		if err != nil {
 			return err
 		}
@@ -267,10 +272,11 @@ func (a *Access) RemoveGroup(ctx context.Context, name, by string) (access.Chang
 		if err != nil {
 			return err
 		}
-		if err := t.row("SELECT count(*) FROM docs WHERE "+carrying, []any{name}, &c.Members); err != nil {
+		members, err := t.members(name)
+		if err != nil {
 			return err
 		}
-		if c.Members > 0 {
+		if c.Members = len(members); c.Members > 0 {
 			return refused(toolcrib.CodeConflict, "%s has %s, who could do more without it; take them out first, or disable the group",
 				name, guard.Count(c.Members, "member"))
 		}
@@ -411,8 +417,8 @@ func minuteLeft(ctx context.Context, r Reader, token any, l access.Limits, at ti
 	}
 	var counted, then int64
 	err := One(ctx, r, `SELECT count(*), coalesce(max(CASE n WHEN last - ?2 + 1 THEN at END), 0)
-		FROM token_minute, (SELECT max(n) AS last, max(at) AS latest FROM token_minute WHERE token = ?1)
-		WHERE token = ?1 AND at > max(?3, latest) - ?4 AND n > last - ?2`,
+		FROM token_minute, (SELECT max(n) AS last, max(at) AS latest FROM token_minute WHERE token = ?1) AS calls
+		WHERE token = ?1 AND at > CASE WHEN ?3 > latest THEN ?3 ELSE latest END - ?4 AND n > last - ?2`,
 		[]any{token, l.PerMinute, at.UnixNano(), access.Minute.Nanoseconds()}, &counted, &then)
 	if left.Minute = l.PerMinute - counted; left.Minute == 0 {
 		left.RetryAfter = time.Duration(then + access.Minute.Nanoseconds() - at.UnixNano())

@@ -131,14 +131,14 @@ const auditedKinds = `(e.kind = 'run_started' OR e.kind = 'verdicts' OR e.kind =
 // query selects the events of the log from a position on, including that event, which may have entries
 // that were not returned yet. For run_started, which can be large, it selects columns of the run's row.
 func (q *auditQuery) query(from auditPos) (query string, args []any) {
-	order, compare := "DESC", "<="
+	order, compare, lo, hi := "DESC", "<=", q.lo, min(q.hi, max(from[0], from[0]+1))
 	if q.f.OldestFirst {
-		order, compare = "ASC", ">="
+		order, compare, lo, hi = "ASC", ">=", max(q.lo, from[0]), q.hi
 	}
 	part := func(query string, rank int, key string, with ...any) string {
-		args = append(append(args, with...), from[0], from[1], from[2], q.lo, q.hi)
+		args = append(append(args, with...), from[0], from[1], from[2], lo, hi)
 		return fmt.Sprintf("SELECT * FROM (%s AND (time, %d, %s) %s (?, ?, ?) AND time >= ? AND time < ?"+
-			" ORDER BY time %s, %s %s LIMIT %d)",
+			" ORDER BY time %s, %s %s LIMIT %d) AS part%[2]d",
 			query, rank, key, compare, order, key, order, auditRows)
 	}
 	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', ''

@@ -254,7 +254,8 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below + ` AND (b.ended_at IS NULL OR b.ended_at >= ?1))`
 	treeHasContent = `(r.pruned_at IS NULL OR EXISTS (SELECT 1 FROM runs b WHERE b.id IN ` + below +
 		` AND b.pruned_at IS NULL))`
-	selectTree = `WITH RECURSIVE tree(id) AS (SELECT ?1 UNION SELECT c.id FROM runs c JOIN tree f ON c.parent_id = f.id AND c.parent_id <> '')
+	selectTree = `WITH RECURSIVE tree(id) AS (SELECT id FROM runs WHERE id = ?1
+		UNION SELECT c.id FROM runs c JOIN tree f ON c.parent_id = f.id AND c.parent_id <> '')
 		SELECT r.id, r.status, r.driver FROM runs r WHERE r.id IN (SELECT id FROM tree) ORDER BY r.num`
 )
 
@@ -315,7 +316,7 @@ func (s *Store) expired(
 	query := `SELECT r.id FROM runs r LEFT JOIN sessions s ON r.session_id <> '' AND r.parent_id = '' AND s.id = r.session_id
 		AND s.user = r.user WHERE ` + treeOlder
 	if sessions {
-		query += ` AND NOT (coalesce(s.created_at >= ?1, 0) AND r.num = (SELECT max(n.num) FROM runs n
+		query += ` AND NOT (coalesce(s.created_at >= ?1, FALSE) AND r.num = (SELECT max(n.num) FROM runs n
 			WHERE n.session_id = r.session_id AND n.session_id <> '' AND n.user = r.user AND n.parent_id = ''))`
 	}
 	if contentOnly {

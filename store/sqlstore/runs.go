@@ -59,7 +59,7 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
 		return store.Page{}, err
 	}
 	limit := store.Bound(f.Limit)
-	runs, nums, err := s.list(ctx, "1"+where.text, where.args, "num DESC", limit+1)
+	runs, nums, err := s.list(ctx, "TRUE"+where.text, where.args, "num DESC", limit+1)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -156,7 +156,7 @@ func condition(f store.Filter) (c clauses, err error) {
 		" AND kind = 'confirmation_resolved' AND payload ->> '$.remember.scope' = 'run')", int64(maxSeq))
 	c.add(f.Freed, "pending IS NOT NULL AND waits_since IS NULL AND EXISTS (SELECT 1 FROM runs below WHERE"+
 		" below.id = runs.pending ->> 'run_id' AND below.ended_at IS NOT NULL)")
-	const pause = "(pending ->> '$.error.retry_ms')"
+	const pause = "CAST(pending ->> '$.error.retry_ms' AS BIGINT)"
 	c.add(!f.Retry.IsZero(), "status = ? AND waits_since IS NOT NULL AND "+pause+" > 0 AND waits_since + 1000 * "+pause+" <= ?",
 		string(toolcrib.StatusWaitingForProvider), f.Retry.UnixMicro())
 	return c, nil

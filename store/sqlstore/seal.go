@@ -199,8 +199,8 @@ func sealRuns(ctx context.Context, c Execer, keys *store.Keys) error {
 }
 
 const selectSealed = `SELECT h.one IS NOT NULL, coalesce(h.seq, 0), h.hash, h.key_id, h.record, coalesce(e.seq, 0), e.hash, coalesce(e.time, 0)
-	FROM (SELECT 1) LEFT JOIN system_head h ON h.one = 1
-	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) e`
+	FROM (SELECT 1) AS one_row LEFT JOIN system_head h ON h.one = 1
+	LEFT JOIN (SELECT seq, hash, time FROM system_events ORDER BY seq DESC LIMIT 1) AS e ON TRUE`
 
 func readSealed(ctx context.Context, r Reader) (s store.SealedHead, err error) {
 	err = One(ctx, r, selectSealed, nil, &s.Found, &s.Head.Seq, &s.Head.Hash, &s.KeyID, &s.Record, &s.Last.Seq,

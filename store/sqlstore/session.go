@@ -98,7 +98,7 @@ func (t *tx) checkOnce(run toolcrib.RunID, first toolcrib.Event) error {
 // exist for others; IDs chosen by a program are separate for each user.
 func (t *tx) ownSession(id toolcrib.SessionID, user string, at time.Time) error {
 	var all, own int
-	err := t.row("SELECT count(*), coalesce(sum(user = ?), 0) FROM sessions WHERE id = ?",
+	err := t.row("SELECT count(*), count(*) FILTER (WHERE user = ?) FROM sessions WHERE id = ?",
 		[]any{text(user), text(string(id))}, &all, &own)
 	switch {
 	case err != nil || own > 0:
@@ -141,7 +141,7 @@ func sessionNotFound(id string) error {
 // input of its oldest run that has its content.
 const sessionColumns = `SELECT s.id, s.user, s.name, s.created_at, coalesce(last.id, ''), coalesce(last.status, ''),
 	coalesce(last.ended_at, coalesce(last.created_at, s.created_at)), s.last, (SELECT count(*)` + runsOfSession + `),
-	(SELECT CASE WHEN json_valid(payload) THEN payload -> '$.input[#-1]' END FROM events
+	(SELECT CASE WHEN json_valid(payload) THEN payload ->> '$.input[#-1]' END FROM events
 		WHERE key = (SELECT min(r.num)` + runsOfSession + ` AND r.pruned_at IS NULL) << 32 | 1)
 	FROM `
 
@@ -175,10 +175,10 @@ func (s *Store) Session(ctx context.Context, user, idOrName string) (store.Sessi
 
 // Sessions implements [store.Store].
 func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) (store.SessionPage, error) {
-	where := clauses{text: "WHERE 1"}
+	where := clauses{text: "WHERE TRUE"}
 	where.add(f.User != "", "s.user = ?", f.User)
 	where.add(f.Token != "", `s.id IN (SELECT session_id FROM runs WHERE token = ? AND token <> '')
-		AND coalesce((SELECT min(r.token = ?)`+runsOfSession+`), 0)`, f.Token, f.Token)
+		AND EXISTS (SELECT 1`+runsOfSession+`) AND NOT EXISTS (SELECT 1`+runsOfSession+` AND r.token <> ?)`, f.Token, f.Token)
 	if f.Cursor != "" {
 		num, rest, ok := strings.Cut(f.Cursor, ":")
 		id, user, ok2 := strings.Cut(rest, ":")

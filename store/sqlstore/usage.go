@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -76,17 +77,21 @@ func useSums(sum, largest string) string {
 var (
 	runUse = fmt.Sprintf(`SELECT id AS run_id, session_id, user, created_at / %d AS day, '' AS agent, '' AS provider,
 		'' AS model, '' AS tool, 1 AS runs, requests, %s, %s, %s, %s, %s,
-		CAST(round(min(max(cost_usd, 0), 1e6) * 1e9) AS INTEGER) AS nano_usd, 0 AS calls, 0 AS errors, 0 AS refused,
+		CAST(round(%s * 1e9) AS BIGINT) AS nano_usd, 0 AS calls, 0 AS errors, 0 AS refused,
 		0 AS duration_ms, estimated, unpriced, 0 AS last FROM runs`, microsOfDay, boundedColumn("input_tokens"),
 		boundedColumn("cached_tokens"), boundedColumn("write_tokens"), boundedColumn("output_tokens"),
-		boundedColumn("reason_tokens"))
+		boundedColumn("reason_tokens"), bounded("cost_usd", "1e6"))
 	removedUse = "SELECT run_id, session_id, user, day, '', '', '', '', " +
 		strings.Join(store.UseColumns[store.UseSums:], ", ") + " FROM usage"
 )
 
 const microsOfDay int64 = 24 * 60 * 60 * 1e6
 
-func boundedColumn(name string) string { return "min(max(" + name + ", 0), 1 << 40) AS " + name }
+func bounded(name, most string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s < 0 THEN 0 WHEN %[1]s > %[2]s THEN %[2]s ELSE %[1]s END", name, most)
+}
+
+func boundedColumn(name string) string { return bounded(name, "1099511627776") + " AS " + name }
 
 // usageRows returns the rows to sum up for a query.
 func usageRows(q store.UsageQuery) (from string, args []any) {
@@ -106,7 +111,7 @@ func usageRows(q store.UsageQuery) (from string, args []any) {
 func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	most, newest, by := store.MaxUsageRuns, "created_at", " INDEXED BY usage_runs"
 	if q.Token != "" && q.By == store.UsageTotal {
-		most = -1 // all
+		most = math.MaxInt32 // all
 	}
 	if q.Token != "" || q.User != "" {
 		newest, by = "num", "" // other indexes have the runs of one token or user by time
@@ -116,14 +121,14 @@ func usageOfRuns(q store.UsageQuery) (from string, args []any) {
 	stored.add(q.User != "", "user = ?", q.User)
 	stored.add(!q.Since.IsZero(), "created_at >= ?", int64(store.DayOf(q.Since))*microsOfDay)
 	stored.add(!q.Until.IsZero(), "created_at < ?", int64(store.DayOf(q.Until)+1)*microsOfDay)
-	from = fmt.Sprintf("SELECT * FROM (%s%s ORDER BY %s DESC LIMIT %d)", runUse, stored.text, newest, most)
+	from = fmt.Sprintf("SELECT * FROM (%s%s ORDER BY %s DESC LIMIT %d) AS stored", runUse, stored.text, newest, most)
 	if q.Token != "" {
-		return "(" + from + ")", stored.args
+		return "(" + from + ") AS used", stored.args
 	}
 	removed := usageWhere(q, store.UseRuns)
-	from += fmt.Sprintf(" UNION ALL SELECT * FROM (%s%s%s ORDER BY day DESC, run_id DESC LIMIT %d)"+
+	from += fmt.Sprintf(" UNION ALL SELECT * FROM (%s%s%s ORDER BY day DESC, run_id DESC LIMIT %d) AS removed"+
 		" ORDER BY day DESC, run_id DESC LIMIT %d", removedUse, by, removed.text, most, most)
-	return "(" + from + ")", append(stored.args, removed.args...)
+	return "(" + from + ") AS used", append(stored.args, removed.args...)
 }
 
 // usageWhere selects rows of the table usage.
@@ -141,7 +146,8 @@ const treeUse = `WITH RECURSIVE
 		UNION SELECT runs.id, runs.parent_id FROM up JOIN runs ON runs.id = up.parent),
 	tree (id) AS (SELECT id FROM up WHERE parent = ''
 		UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id AND runs.parent_id <> '')
-	SELECT count(*), coalesce(sum(max(cost_usd, 0)), 0), coalesce(sum(max(total_tokens, 0)), 0) FROM tree JOIN runs USING (id)`
+	SELECT count(*), coalesce(sum(CASE WHEN cost_usd > 0 THEN cost_usd END), 0),
+	coalesce(sum(CASE WHEN total_tokens > 0 THEN total_tokens END), 0) FROM tree JOIN runs USING (id)`
 
 // TreeUse implements [store.Spendings].
 func (s *Store) TreeUse(ctx context.Context, run toolcrib.RunID) (use journal.SessionUse, err error) {
@@ -167,8 +173,9 @@ func (s *Store) RuleCounts(ctx context.Context, since store.Day) ([]store.RuleCo
 	return counts, err
 }
 
-var usageInserts = newInserts("usage", strings.Join(store.UseColumns, ", "), " ON CONFLICT DO UPDATE SET "+
-	useSums("%s = %s + excluded.%s", "%s = max(%s, excluded.%s)"))
+var usageInserts = newInserts("usage", strings.Join(store.UseColumns, ", "), " ON CONFLICT ("+
+	strings.Join(store.UseColumns[:store.UseSums], ", ")+") DO UPDATE SET "+useSums("%s = usage.%s + excluded.%s",
+	"%s = CASE WHEN excluded.%s > usage.%s THEN excluded.%s ELSE usage.%s END"))
 
 // putUsed adds the usage that the transaction's appends report.
 func (t *tx) putUsed() error {
@@ -303,7 +310,9 @@ func (t *tx) reserve(budgets []store.UserBudget, r toolcrib.Reservation) (output
 		}
 	}
 	t.w.reserves = true
-	err = t.later("INSERT OR REPLACE INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)",
+	err = t.later(`INSERT INTO reservations (run_id, request, user, day, at, tokens, nano_usd, state) VALUES (?,?,?,?,?,?,?,?)
+		ON CONFLICT (run_id) DO UPDATE SET request = excluded.request, user = excluded.user, day = excluded.day,
+		at = excluded.at, tokens = excluded.tokens, nano_usd = excluded.nano_usd, state = excluded.state`,
 		text(string(r.Run)), r.Request, text(r.User), int64(store.DayOf(r.At)), r.At.UnixMicro(), asks.Tokens(), asks.NanoUSD,
 		reservationMade)
 	return output, err
