@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
+)
+
+// MigrateOptions are the options of [Migrate]. Keys is required.
+type MigrateOptions struct {
+	// Keys is the file with the keys that seal the stored data. It is created if it is missing.
+	Keys string
+	// Role gets the rights that an open store needs. If "", only the role that migrates has them.
+	Role string
+}
+
+// migrateLock is the key of the advisory lock of migrations: "tcrb".
+const migrateLock = 0x74637262
+
+// Migrate creates the schema in the database at an address, in one transaction, or changes nothing if it
+// exists already. The role of the address must be allowed to create schemas. A schema of another version
+// is store.ErrOlder or store.ErrNewer.
+func Migrate(ctx context.Context, address string, o MigrateOptions) error {
+	config, err := configure(address, false)
+	if err != nil {
+		return err
+	}
+	path := pathOf(config.ConnConfig)
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return mapped(path, err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // everything is committed
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrateLock); err != nil {
+			return err
+		}
+		if err := create(ctx, tx, path, o); err != nil {
+			return err
+		}
+		return grant(ctx, tx, o.Role)
+	})
+	return mapped(path, err)
+}
+
+// create creates the schema and seals it, unless it exists.
+func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error {
+	var found, ours bool
+	err := tx.QueryRow(ctx, "SELECT to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL").
+		Scan(&found, &ours)
+	if err != nil {
+		return err
+	}
+	if ours {
+		var version int
+		if err := tx.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&version); err != nil {
+			return err
+		}
+		return checkVersion(version, path)
+	}
+	if found {
+		return &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("its schema toolcrib is that of another program")}
+	}
+	keys, err := store.MakeKeys(o.Keys)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Conn().PgConn().Exec(ctx, "CREATE SCHEMA toolcrib;\n"+schema).ReadAll(); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO toolcrib.state (one, version, content) VALUES (1, $1, 0)", schemaVersion); err != nil {
+		return err
+	}
+	sealing := &conn{Conn: tx.Conn(), texts: new(texts)}
+	if err := sqlstore.Create(ctx, sealing, keys); err != nil {
+		return err
+	}
+	_, err = sealing.Exec(ctx, "UPDATE toolcrib.state SET content = 1")
+	return err
+}
+
+// grant gives a role the rights that an open store needs.
+func grant(ctx context.Context, tx pgx.Tx, role string) error {
+	if role == "" {
+		return nil
+	}
+	name := pgx.Identifier{role}.Sanitize()
+	_, err := tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(`GRANT USAGE ON SCHEMA toolcrib TO %[1]s;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA toolcrib TO %[1]s;
+		GRANT USAGE ON ALL SEQUENCES IN SCHEMA toolcrib TO %[1]s;
+		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA toolcrib TO %[1]s`, name)).ReadAll()
+	return err
+}

@@ -1,0 +1,223 @@
+// Package postgres implements the store of toolcrib in PostgreSQL, for many servers at once, with the
+// statements of store/sqlstore.
+//
+// All tables are in the schema toolcrib, which [Migrate] creates; a store that is open needs no rights to
+// change it. Write transactions of all servers follow one another, by the lock of one row. An append with
+// a barrier event is committed with synchronous_commit=on, any other one with off: it survives the death
+// of this process immediately, and that of the server from the next barrier on. PgBouncer may be in
+// between, also in transaction mode: before version 1.21, with default_query_exec_mode=exec in the
+// address.
+//
+// It wraps github.com/jackc/pgx.
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
+)
+
+//go:embed schema.sql
+var schema string
+
+const (
+	// schemaVersion is the version of the schema, in toolcrib.state.
+	schemaVersion = 1
+	// DefaultBusyTimeout is used if [Options].BusyTimeout is 0.
+	DefaultBusyTimeout = 10 * time.Second
+	// oldestServer is the oldest version of PostgreSQL that is supported.
+	oldestServer = 14
+	// maxClockDifference bounds the difference between the clocks of this machine and of the server.
+	maxClockDifference = time.Minute
+	// checkShare is the share of time, in percent, for comparing the runs with their record.
+	checkShare = 1
+)
+
+var _ store.Store = (*Store)(nil)
+
+// Options are the options of [Open]. Keys is required.
+type Options struct {
+	// BusyTimeout is how long a write waits for other writers, and for a server that cannot be reached. If
+	// 0, it is DefaultBusyTimeout.
+	BusyTimeout time.Duration
+	// ReadOnly opens the database for reading, also on a standby. Writes fail with store.ErrReadOnly.
+	ReadOnly bool
+	// Keys is the file with the keys that seal the stored data, the same on all servers.
+	Keys string
+	// AdoptBy is the user who accepts the stored data although its seal is not valid. The system journal
+	// records that. If "", such a store is not accepted.
+	AdoptBy string
+	// Now returns the time for overrides and system events. If nil, it is time.Now.
+	Now func() time.Time
+}
+
+// Store is an open database. It is safe for use by many goroutines.
+type Store struct {
+	*sqlstore.Store
+}
+
+// Open opens the database at an address, as libpq takes it. It changes nothing and returns an error if
+// the schema is missing, incomplete, or of another version of toolcrib.
+func Open(ctx context.Context, address string, o Options) (*Store, error) {
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = DefaultBusyTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	config, err := configure(address, o.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{path: pathOf(config.ConnConfig), config: config.ConnConfig}
+	s, err := d.open(ctx, config, o)
+	if err != nil {
+		if d.pool != nil {
+			d.pool.Close()
+		}
+		return nil, mapped(d.path, err)
+	}
+	return s, nil
+}
+
+// configure parses an address.
+func configure(address string, readOnly bool) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err) // its text has no password
+	}
+	c := config.ConnConfig
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = 10 * time.Second
+	}
+	if !readOnly && c.ValidateConnect == nil && len(c.Fallbacks) > 0 {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	return config, nil
+}
+
+// pathOf returns the address of a database without user and password.
+func pathOf(c *pgx.ConnConfig) string {
+	return fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database)
+}
+
+func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) (*Store, error) {
+	var err error
+	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if err := d.with(ctx, func(c *conn) error { return d.check(ctx, c, o.ReadOnly) }); err != nil {
+		return nil, err
+	}
+	made := sqlstore.Options{
+		Database: d, KeysPath: o.Keys, Path: d.path, Now: o.Now, Retry: o.BusyTimeout, CheckShare: checkShare,
+	}
+	if made.Keys, err = store.LoadKeys(o.Keys); err != nil && !o.ReadOnly {
+		return nil, err
+	}
+	if o.ReadOnly {
+		return &Store{sqlstore.New(made)}, nil
+	}
+	w, err := openWriter(ctx, d, o.BusyTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if o.AdoptBy != "" {
+		err = w.adopt(ctx, made.Keys, o)
+	} else {
+		err = sqlstore.CheckKeys(ctx, w, o.Keys, made.Keys)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	made.Writer = w
+	s := &Store{sqlstore.New(made)}
+	if err := s.CheckOpened(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// adopt seals everything again in its current state.
+func (w *writer) adopt(ctx context.Context, keys *store.Keys, o Options) error {
+	if err := w.Begin(ctx, true); err != nil {
+		return err
+	}
+	err := sqlstore.Adopt(ctx, w, keys, o.AdoptBy, o.Now(), nil)
+	if err == nil {
+		err = w.Commit(ctx)
+	}
+	if err != nil {
+		w.Rollback(ctx)
+	}
+	return err
+}
+
+// check examines the server and the schema.
+func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
+	var version int
+	var encoding string
+	var standby, known, found bool
+	var now float64
+	before := time.Now()
+	err := c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+		pg_is_in_recovery() OR current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8,
+		to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL`).
+		Scan(&version, &encoding, &standby, &now, &known, &found)
+	if err != nil {
+		return err
+	}
+	behind := before.Add(time.Since(before) / 2).Sub(time.UnixMicro(int64(now * 1e6)))
+	kind, what := store.ErrUnavailable, ""
+	switch {
+	case version/10000 < oldestServer:
+		what = fmt.Sprintf("its PostgreSQL is version %d; at least %d is needed", version/10000, oldestServer)
+	case encoding != "UTF8":
+		what = fmt.Sprintf("its encoding is %s; UTF8 is needed", encoding)
+	case behind.Abs() > maxClockDifference:
+		what = fmt.Sprintf("its clock and the clock of this machine differ by %s; set both by the network (NTP)", behind.Abs().Round(time.Second))
+	case !known:
+		what = "it has no tables yet; run `toolcrib migrate`"
+	case !found:
+		kind, what = store.ErrCorrupt, "its schema toolcrib is that of another program"
+	case standby && !readOnly:
+		kind, what = store.ErrReadOnly, "the server is a standby, or read-only"
+	}
+	if what != "" {
+		return &store.Error{Kind: kind, Path: d.path, Err: errors.New(what)}
+	}
+	var schemaFound int
+	if err := c.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&schemaFound); err != nil {
+		return err
+	}
+	if err := checkVersion(schemaFound, d.path); err != nil {
+		return err
+	}
+	missing, _, err := differences(ctx, c)
+	if err == nil && len(missing) > 0 {
+		err = &store.Error{Kind: store.ErrCorrupt, Path: d.path, Err: fmt.Errorf("its schema toolcrib is incomplete: no %s", missing[0])}
+	}
+	return err
+}
+
+// checkVersion rejects every schema version but that of this version of toolcrib.
+func checkVersion(version int, path string) error {
+	if version == schemaVersion {
+		return nil
+	}
+	kind := store.ErrOlder
+	if version > schemaVersion {
+		kind = store.ErrNewer
+	}
+	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version,
+		schemaVersion)}
+}

@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
+)
+
+const (
+	// txTimeout bounds a transaction that writes. The server ends one whose client is silent for idleTimeout:
+	// it has the lock for writing.
+	txTimeout   = 2 * time.Minute
+	idleTimeout = 15 * time.Second
+	// The interval between attempts to connect doubles up to maxPause.
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+	// writersKept is how long the last transaction of a store that has ended is kept.
+	writersKept = "30 days"
+)
+
+// writer is the connection for writing. A transaction begins with the lock of the row of toolcrib.state,
+// so that transactions of all servers follow one another as with SQLite.
+type writer struct {
+	*conn
+	db      *database
+	id      string // of its row in toolcrib.writers
+	busy    time.Duration
+	content int64 // number of the last transaction; 0 if unknown
+	now     int64 // number of the current transaction
+	version int   // version of the schema in the current transaction
+	durable bool
+	tx      context.Context // of the current transaction
+	end     context.CancelFunc
+}
+
+var _ sqlstore.Writer = (*writer)(nil)
+
+func openWriter(ctx context.Context, db *database, busy time.Duration) (*writer, error) {
+	w := &writer{conn: &conn{texts: &db.texts}, db: db, id: rand.Text(), busy: busy}
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	_, err := w.Conn.Exec(ctx, "DELETE FROM toolcrib.writers WHERE at < now() - interval '"+writersKept+"'")
+	return w, errors.Join(err)
+}
+
+// connect connects unless there is a usable connection.
+func (w *writer) connect(ctx context.Context) error {
+	if w.Conn != nil && !w.IsClosed() {
+		return nil
+	}
+	made, err := pgx.ConnectConfig(ctx, w.db.config.Copy())
+	if err == nil {
+		w.Conn, w.content = made, 0
+	}
+	return err
+}
+
+// Begin implements [sqlstore.Writer]. It waits for a server that cannot be reached as long as for the
+// lock.
+func (w *writer) Begin(ctx context.Context, durable bool) error {
+	w.durable, w.later = durable, nil
+	for since, pause := time.Now(), minPause; ; pause = min(2*pause, maxPause) {
+		err := w.begin(ctx, since.Add(w.busy))
+		if err == nil || !broken(err) || time.Since(since)+pause > w.busy {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// begin begins a transaction in one round trip.
+func (w *writer) begin(ctx context.Context, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline.Add(time.Second)) // the server's timeout comes first
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	commit := "off"
+	if w.durable {
+		commit = "on"
+	}
+	wait := max(time.Until(deadline), time.Millisecond).Milliseconds()
+	results, err := w.PgConn().Exec(ctx, fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;
+		SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL synchronous_commit = %s;
+		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version`,
+		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), commit)).ReadAll()
+	if err == nil {
+		rows := results[len(results)-1].Rows
+		if len(rows) == 0 {
+			err = &store.ChainError{What: "the row of toolcrib.state is gone"}
+		} else {
+			_, err = fmt.Sscan(string(rows[0][0])+" "+string(rows[0][1]), &w.now, &w.version)
+		}
+	}
+	if err != nil {
+		w.Rollback(ctx)
+		return err
+	}
+	w.tx, w.end = context.WithTimeout(context.Background(), txTimeout)
+	return nil
+}
+
+// Check implements [sqlstore.Writer].
+func (w *writer) Check(context.Context) (changed bool, err error) {
+	return w.now != w.content+1, checkVersion(w.version, w.db.path)
+}
+
+// within returns the context of the current transaction.
+func (w *writer) within(ctx context.Context) context.Context {
+	if w.tx != nil {
+		return w.tx
+	}
+	return ctx
+}
+
+// Each implements [sqlstore.Reader].
+func (w *writer) Each(ctx context.Context, query string, args []any, do func(scan sqlstore.Scan) error) error {
+	return w.conn.Each(w.within(ctx), query, args, do)
+}
+
+// Exec implements [sqlstore.Execer].
+func (w *writer) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	return w.conn.Exec(w.within(ctx), query, args...)
+}
+
+// committed records the transaction in the row of the writer.
+const committed = `INSERT INTO toolcrib.writers (id, content) VALUES ($1, $2)
+	ON CONFLICT (id) DO UPDATE SET content = excluded.content, at = excluded.at`
+
+// Commit implements [sqlstore.Writer]. If the server does not answer, the outcome is looked up in another
+// transaction.
+func (w *writer) Commit(ctx context.Context) error {
+	if w.later == nil {
+		w.later = new(pgx.Batch)
+	}
+	w.later.Queue(committed, w.id, w.now)
+	rows, end, err := w.send(w.tx, "COMMIT", nil)
+	tag := pgconn.CommandTag{}
+	if err == nil {
+		rows.Close()
+		tag = rows.CommandTag()
+		err = errors.Join(rows.Err(), end())
+	}
+	w.end()
+	w.tx = nil
+	switch {
+	case err == nil && tag.String() != "COMMIT":
+		return errAborted
+	case err == nil:
+		w.content = w.now
+		return nil
+	case !broken(err) && !w.IsClosed():
+		return err
+	}
+	return w.lookUp(ctx, w.now, err)
+}
+
+// lookUp returns nil if a transaction was committed, and otherwise the error with which it ended. The
+// new transaction in which it looks begins when the old one has ended.
+func (w *writer) lookUp(ctx context.Context, number int64, lost error) error {
+	if err := w.Begin(ctx, w.durable); err != nil {
+		return &unknownError{errors.Join(lost, err)}
+	}
+	var last int64
+	err := w.QueryRow(w.tx, "SELECT content FROM toolcrib.writers WHERE id = $1", w.id).Scan(&last)
+	w.Rollback(ctx)
+	switch {
+	case err == nil && last == number:
+		return nil
+	case err == nil, errors.Is(err, pgx.ErrNoRows):
+		return lost
+	}
+	return &unknownError{errors.Join(lost, err)}
+}
+
+// Rollback implements [sqlstore.Writer].
+func (w *writer) Rollback(ctx context.Context) {
+	if w.end != nil {
+		w.end()
+	}
+	w.tx, w.end, w.content, w.later = nil, nil, 0, nil
+	if w.Conn == nil || w.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), idleTimeout)
+	defer cancel()
+	if _, err := w.PgConn().Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+		_ = w.Conn.Close(ctx) // the next transaction connects again
+	}
+}
+
+// Transient implements [sqlstore.Writer].
+func (w *writer) Transient(err error) bool { return transient(err) }
+
+// Due implements [sqlstore.Writer].
+func (w *writer) Due() time.Duration { return 0 }
+
+// Tend implements [sqlstore.Writer].
+func (w *writer) Tend() {}
+
+// Close implements [sqlstore.Writer].
+func (w *writer) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), idleTimeout)
+	defer cancel()
+	if w.Conn == nil || w.IsClosed() {
+		return nil
+	}
+	_, _ = w.Conn.Exec(ctx, "DELETE FROM toolcrib.writers WHERE id = $1", w.id) // otherwise it goes with time
+	return w.Conn.Close(ctx)
+}
