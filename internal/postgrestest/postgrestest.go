@@ -64,9 +64,11 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 		err = s.unprivileged(s.dir, secret)
 	}
 	if err == nil {
-		err = s.run(ctx, "initdb", "-D", "data", "-U", User, "-A", "scram-sha-256", "--pwfile="+secret, "-E", "UTF8", "--locale=C", "--no-sync")
+		err = s.run(ctx, "initdb", "-D", "data", "-U", User, "-A", "scram-sha-256", "--pwfile="+secret,
+			"-E", "UTF8", "--locale=C", "--no-sync")
 	}
-	for _, setting := range append([]string{"listen_addresses=''", "unix_socket_directories=" + s.dir, "fsync=off"}, settings...) {
+	always := []string{"listen_addresses=''", "unix_socket_directories=" + s.dir, "fsync=off"}
+	for _, setting := range append(always, settings...) {
 		s.settings += "-c " + setting + " "
 	}
 	if err == nil {
@@ -121,7 +123,8 @@ func (s *Server) run(ctx context.Context, program string, arguments ...string) e
 
 // Up starts a server that is down.
 func (s *Server) Up(ctx context.Context) error {
-	return s.run(ctx, "pg_ctl", "-D", "data", "-w", "-t", "100", "-o", s.settings, "-l", filepath.Join(s.dir, "log"), "start")
+	log := filepath.Join(s.dir, "log")
+	return s.run(ctx, "pg_ctl", "-D", "data", "-w", "-t", "100", "-o", s.settings, "-l", log, "start")
 }
 
 // Down stops the server, in a mode of pg_ctl: fast, or immediate, which is a crash.

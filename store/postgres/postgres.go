@@ -58,6 +58,8 @@ type Options struct {
 	AdoptBy string
 	// Now returns the time for overrides and system events. If nil, it is time.Now.
 	Now func() time.Time
+	// Owner is the process that takes leases of runs. If it has no ID, there are none.
+	Owner store.Owner
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -119,7 +121,8 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 		return nil, err
 	}
 	made := sqlstore.Options{
-		Database: d, KeysPath: o.Keys, Path: d.path, Now: o.Now, Retry: o.BusyTimeout, CheckShare: checkShare,
+		Database: d, KeysPath: o.Keys, Path: d.path, Now: o.Now, Owner: o.Owner, Retry: o.BusyTimeout,
+		CheckShare: checkShare,
 	}
 	if made.Keys, err = store.LoadKeys(o.Keys); err != nil && !o.ReadOnly {
 		return nil, err

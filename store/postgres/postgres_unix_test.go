@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,6 +81,10 @@ func openAt(t testing.TB, address string, o postgres.Options) *postgres.Store {
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) func() store.Store {
 		_, address, keys := migrated(t)
-		return func() store.Store { return openAt(t, address, postgres.Options{Keys: keys, Now: now}) }
+		return func() store.Store {
+			return openAt(t, address, postgres.Options{Keys: keys, Now: now, Owner: store.Owner{
+				ID: rand.Text(), Host: "here", Machine: "this", PID: 7, Started: 9, Lease: time.Minute,
+			}})
+		}
 	})
 }

@@ -218,6 +218,20 @@ CREATE TABLE toolcrib.reservations (
 );
 CREATE INDEX reservations_user ON toolcrib.reservations ("user", day);
 
+CREATE TABLE toolcrib.leases (
+    run_id       text COLLATE "C" PRIMARY KEY,
+    owner        text COLLATE "C" NOT NULL,
+    epoch        bigint NOT NULL,
+    expires      bigint NOT NULL,
+    lasts        bigint NOT NULL,
+    host         text COLLATE "C" NOT NULL,
+    machine      text COLLATE "C" NOT NULL,
+    pid          bigint NOT NULL,
+    started      bigint NOT NULL,
+    cancel_by    text COLLATE "C" NOT NULL,
+    cancel_token text COLLATE "C" NOT NULL
+) WITH (fillfactor = 50);
+
 CREATE TABLE toolcrib.token_calls (
     token   text COLLATE "C" PRIMARY KEY,
     calls   bigint NOT NULL,

@@ -6,22 +6,24 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 // relations are the tables and views that statements of store/sqlstore name.
 var relations = map[string]bool{
 	"runs": true, "events": true, "said": true, "contents": true, "content_pieces": true, "docs": true, "sessions": true,
 	"counters": true, "inbox": true, "system_events": true, "system_head": true, "usage": true, "reservations": true,
-	"token_calls": true, "token_minute": true,
+	"token_calls": true, "token_minute": true, "leases": true,
 }
 
 // translate returns a statement of store/sqlstore, which is written for SQLite, for PostgreSQL:
 // parameters have numbers, relations a schema, the column user is quoted, hints for the planner are left out,
-// and paths into JSON have PostgreSQL's form.
+// and the clock and paths into JSON have PostgreSQL's form.
 func translate(query string) string {
 	var to strings.Builder
 	previous, params := "", 0 // previous is the last token that is not a space
-	for rest := query; rest != ""; {
+	for rest := strings.ReplaceAll(query, sqlstore.Clock, clock); rest != ""; {
 		token := next(rest)
 		rest = rest[len(token):]
 		out := token
@@ -53,6 +55,9 @@ func translate(query string) string {
 	}
 	return to.String()
 }
+
+// clock is [sqlstore.Clock] for PostgreSQL.
+const clock = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 // pathInto converts a path into JSON, such as $.input[#-1], to input,-1.
 var pathInto = strings.NewReplacer("$.", "", "[#", ",", "]", "", ".", ",")

@@ -91,8 +91,8 @@ type writer struct {
 func newWriter(o Options) *writer {
 	return &writer{
 		db: o.Writer, path: o.Path, retry: o.Retry, share: o.CheckShare, now: o.Now, owner: o.Owner,
-		mapped: o.Database.Mapped, keys: o.Keys, sealing: o.Keys.SealRun(), heads: make(map[toolcrib.RunID]*head), turn: make(chan struct{}, 1),
-		ended: make(chan struct{}), queues: make(map[bool][]*job),
+		mapped: o.Database.Mapped, keys: o.Keys, sealing: o.Keys.SealRun(), heads: make(map[toolcrib.RunID]*head),
+		turn: make(chan struct{}, 1), ended: make(chan struct{}), queues: make(map[bool][]*job),
 	}
 }
 

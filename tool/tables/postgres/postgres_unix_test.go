@@ -8,109 +8,35 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/postgrestest"
 	"github.com/toolcrib/toolcrib/tool/tables"
 	"github.com/toolcrib/toolcrib/tool/tables/postgres"
 )
 
-const password = "hunter2-of-the-test"
+const password = postgrestest.Password
 
-// programs is where Debian and others put those of the server.
-func programs() string {
-	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path)
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if err != nil || len(found) == 0 {
-		return ""
-	}
-	return filepath.Dir(slices.Max(found))
-}
-
-// server starts a PostgreSQL of its own, on a socket in a temporary folder, and
-// returns the address of its database.
+// server starts a PostgreSQL of its own and returns the address of its database.
 func server(t *testing.T) *url.URL {
 	t.Helper()
-	bin := programs()
-	if bin == "" {
-		t.Skip("SKIPPED: there is no PostgreSQL on this machine (initdb); describe_tables was not tried against a real server")
+	s, err := postgrestest.Start(t.Context())
+	if errors.Is(err, postgrestest.ErrMissing) {
+		t.Skip("SKIPPED: ", err, "; describe_tables was not tried against a real server")
 	}
-	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	secret := filepath.Join(dir, "password")
-	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	as := unprivileged(t, dir, secret)
-	run := func(ctx context.Context, program string, arguments ...string) error {
-		command := exec.CommandContext(ctx, filepath.Join(bin, program), arguments...)
-		command.Dir, command.Env = dir, []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
-		command.SysProcAttr = as
-		log, err := os.CreateTemp(dir, "out")
-		if err != nil {
-			return err
-		}
-		defer log.Close() //nolint:errcheck // only read back
-		command.Stdout, command.Stderr = log, log
-		if err := command.Run(); err != nil {
-			said, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("%s: %w\n%s", program, err, said)
-		}
-		return nil
-	}
-	data := filepath.Join(dir, "data")
-	if err := run(t.Context(), "initdb", "-D", data, "-U", "reader", "-A", "scram-sha-256", "--pwfile="+secret, "-E", "UTF8", "--no-sync"); err != nil {
-		t.Fatal(err)
-	}
-	options := fmt.Sprintf("-c listen_addresses='' -c unix_socket_directories=%s -c fsync=off", dir)
-	if err := run(t.Context(), "pg_ctl", "-D", data, "-w", "-t", "100", "-o", options, "-l", filepath.Join(dir, "log"), "start"); err != nil {
-		log, _ := os.ReadFile(filepath.Join(dir, "log"))
-		t.Fatalf("%v\n%s", err, log)
-	}
 	t.Cleanup(func() {
-		if err := run(context.Background(), "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop"); err != nil {
+		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &url.URL{Scheme: "postgres", User: url.UserPassword("reader", password), Path: "/postgres", RawQuery: url.Values{"host": {dir}}.Encode()}
-}
-
-// unprivileged makes another user the owner of paths if this one is root, for the
-// server does not run as root.
-func unprivileged(t *testing.T, paths ...string) *syscall.SysProcAttr {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	uid, gid := 65534, 65534
-	for _, name := range []string{"postgres", "nobody"} {
-		if who, err := user.Lookup(name); err == nil {
-			uid, _ = strconv.Atoi(who.Uid)
-			gid, _ = strconv.Atoi(who.Gid)
-			break
-		}
-	}
-	for _, path := range paths {
-		if err := os.Chown(path, uid, gid); err != nil {
-			t.Skip("SKIPPED: no other user to run PostgreSQL as: ", err)
-		}
-	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	return s.URL("postgres")
 }
 
 func fill(t *testing.T, address string) {
