@@ -20,6 +20,7 @@ type database struct {
 	path   string // its address, without a password
 	config *pgx.ConnConfig
 	pool   *pgxpool.Pool
+	busy   time.Duration // how long to wait for the server
 	texts  texts
 	closed atomic.Bool
 }
@@ -29,16 +30,17 @@ var _ sqlstore.Database = (*database)(nil)
 // readTimeout bounds one list or lookup; a snapshot has no bound but its context.
 const readTimeout = time.Minute
 
-// Read implements [sqlstore.Database]. If the connection turns out to be broken before a row was read, it
-// tries once more.
+// Read implements [sqlstore.Database].
 func (d *database) Read(ctx context.Context, do func(sqlstore.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return d.with(ctx, func(c *conn) error { return do(c) })
 }
 
+// with calls do with a connection. If the connection turns out to be broken before a row was read, it tries
+// again with another one, as long as a write waits for a server that cannot be reached.
 func (d *database) with(ctx context.Context, do func(*conn) error) error {
-	for again := false; ; again = true {
+	for wait := newWait(d.busy); ; {
 		read := false
 		err := d.pool.AcquireFunc(ctx, func(p *pgxpool.Conn) error {
 			c := &conn{Conn: p.Conn(), texts: &d.texts}
@@ -46,13 +48,36 @@ func (d *database) with(ctx context.Context, do func(*conn) error) error {
 			read = c.read
 			return err
 		})
-		if err != nil && d.closed.Load() {
+		switch {
+		case err != nil && d.closed.Load():
 			return &store.Error{Kind: store.ErrClosed}
-		}
-		if err == nil || again || read || !transient(err) || ctx.Err() != nil {
+		case err == nil || read || !transient(err) || !wait.again(ctx):
 			return err
 		}
+		d.pool.Reset() // the other idle connections probably are broken, too
 	}
+}
+
+// wait is the wait between attempts to reach a server. It doubles, up to maxPause.
+type wait struct {
+	until time.Time
+	pause time.Duration
+}
+
+func newWait(most time.Duration) wait { return wait{time.Now().Add(most), minPause} }
+
+// again waits. It returns false if the time is up or ctx has ended.
+func (w *wait) again(ctx context.Context) bool {
+	if time.Now().Add(w.pause).After(w.until) {
+		return false
+	}
+	select {
+	case <-time.After(w.pause):
+	case <-ctx.Done():
+		return false
+	}
+	w.pause = min(2*w.pause, maxPause)
+	return true
 }
 
 // Freeze implements [sqlstore.Database].

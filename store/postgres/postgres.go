@@ -120,6 +120,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 	if err := d.with(ctx, func(c *conn) error { return d.check(ctx, c, o.ReadOnly) }); err != nil {
 		return nil, err
 	}
+	d.busy = o.BusyTimeout // opening does not wait
 	made := sqlstore.Options{
 		Database: d, KeysPath: o.Keys, Path: d.path, Now: o.Now, Owner: o.Owner, Retry: o.BusyTimeout,
 		CheckShare: checkShare,
@@ -130,7 +131,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 	if o.ReadOnly {
 		return &Store{sqlstore.New(made)}, nil
 	}
-	w, err := openWriter(ctx, d, o.BusyTimeout)
+	w, err := openWriter(ctx, d)
 	if err != nil {
 		return nil, err
 	}

@@ -32,10 +32,9 @@ type writer struct {
 	*conn
 	db      *database
 	id      string // of its row in toolcrib.writers
-	busy    time.Duration
-	content int64 // number of the last transaction; 0 if unknown
-	now     int64 // number of the current transaction
-	version int   // version of the schema in the current transaction
+	content int64  // number of the last transaction; 0 if unknown
+	now     int64  // number of the current transaction
+	version int    // version of the schema in the current transaction
 	durable bool
 	tx      context.Context // of the current transaction
 	end     context.CancelFunc
@@ -43,8 +42,8 @@ type writer struct {
 
 var _ sqlstore.Writer = (*writer)(nil)
 
-func openWriter(ctx context.Context, db *database, busy time.Duration) (*writer, error) {
-	w := &writer{conn: &conn{texts: &db.texts}, db: db, id: rand.Text(), busy: busy}
+func openWriter(ctx context.Context, db *database) (*writer, error) {
+	w := &writer{conn: &conn{texts: &db.texts}, db: db, id: rand.Text()}
 	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -68,14 +67,9 @@ func (w *writer) connect(ctx context.Context) error {
 // lock.
 func (w *writer) Begin(ctx context.Context, durable bool) error {
 	w.durable, w.later = durable, nil
-	for since, pause := time.Now(), minPause; ; pause = min(2*pause, maxPause) {
-		err := w.begin(ctx, since.Add(w.busy))
-		if err == nil || !broken(err) || time.Since(since)+pause > w.busy {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+	for wait := newWait(w.db.busy); ; {
+		err := w.begin(ctx, wait.until)
+		if err == nil || !broken(err) || !wait.again(ctx) {
 			return err
 		}
 	}

@@ -1,0 +1,266 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/postgres"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// two opens two stores in one new database, as two servers do.
+func two(t *testing.T) (name string, stores [2]*postgres.Store) {
+	t.Helper()
+	name, address, keys := migrated(t)
+	for i := range stores {
+		stores[i] = openAt(t, address, postgres.Options{Keys: keys})
+	}
+	return name, stores
+}
+
+// numbered is an event with a number. If barrier, it must survive a crash of the server.
+func numbered(n int, barrier bool) []toolcrib.Event {
+	return journaltest.Events(&journal.ToolStarted{ID: fmt.Sprint("call_", n), Name: "write_file", Write: barrier})
+}
+
+// checkNumbered tests that a run has the events of numbered, each once and in order.
+func checkNumbered(t *testing.T, s store.Store, run toolcrib.RunID, n int) {
+	t.Helper()
+	at := 0
+	for e, err := range s.Read(t.Context(), run, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Body.(*journal.ToolStarted).ID; got != fmt.Sprint("call_", at) {
+			t.Fatalf("event %d of %s is %s", at+1, run, got)
+		}
+		at++
+	}
+	if at != n {
+		t.Errorf("%s has %d events, want %d", run, at, n)
+	}
+}
+
+// disturbed appends to 8 runs on two servers while disturb is called, about once in 40 appends.
+// Nothing may be lost or doubled, and no append may fail.
+func disturbed(t *testing.T, stores [2]*postgres.Store, barrier bool, disturb func(n int)) {
+	t.Helper()
+	const runs, each = 8, 125
+	events := make(chan struct{}, runs*each)
+	var all sync.WaitGroup
+	for i := range runs {
+		all.Go(func() {
+			run := toolcrib.RunID(fmt.Sprint("run_", i))
+			for n := range each {
+				if err := stores[i%2].Append(t.Context(), run, toolcrib.Seq(n), numbered(n, barrier)...); err != nil {
+					t.Errorf("%s, event %d: %v", run, n, err)
+					break
+				}
+				events <- struct{}{}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		close(events)
+	}()
+	random, n := rand.New(rand.NewPCG(1, 2)), 0
+	for next := range events {
+		_ = next
+		if random.IntN(40) == 0 {
+			disturb(n)
+			n++
+		}
+	}
+	for i := range runs {
+		checkNumbered(t, stores[(i+1)%2], toolcrib.RunID(fmt.Sprint("run_", i)), each)
+	}
+	if _, err := stores[0].VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections that are ended while two servers append change nothing.
+func TestServers_ConnectionsEnd(t *testing.T) {
+	name, stores := two(t)
+	c, err := pgx.Connect(t.Context(), server.URL("postgres").String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context()) //nolint:errcheck // every statement was answered
+	disturbed(t, stores, false, func(int) {
+		if _, err := c.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server of PostgreSQL that is stopped, or that crashes, and is started again changes nothing that must
+// survive.
+func TestServers_Restart(t *testing.T) {
+	_, stores := two(t)
+	disturbed(t, stores, true, func(n int) {
+		if n%8 != 0 {
+			return
+		}
+		if err := errors.Join(server.Down([]string{"fast", "immediate"}[n/8%2]), server.Up(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Of appends of the same event on two servers, one wins.
+func TestServers_Fence(t *testing.T) {
+	_, stores := two(t)
+	for n := range 50 {
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				err := stores[i%2].Append(t.Context(), "run_a", toolcrib.Seq(n), numbered(n, n%2 == 0)...)
+				switch {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, toolcrib.ErrConflict):
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("event %d was appended %d times", n, won.Load())
+		}
+	}
+	checkNumbered(t, stores[0], "run_a", 50)
+}
+
+// proxy stands between a store and the server, and cuts a connection at its next commit.
+type proxy struct {
+	net.Listener
+	cut atomic.Int32 // what happens with the next commit: one of the constants
+}
+
+const (
+	forward = iota
+	loseRequest
+	loseAnswer
+)
+
+func newProxy(t *testing.T) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	p := &proxy{Listener: l}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close() //nolint:errcheck // it is cut
+	to, err := net.Dial("unix", server.URL("").Query().Get("host")+"/.s.PGSQL.5432")
+	if err != nil {
+		return
+	}
+	defer to.Close() //nolint:errcheck // likewise
+	var silent atomic.Bool
+	go func() {
+		b := make([]byte, 64<<10)
+		for {
+			n, err := to.Read(b)
+			if err != nil || silent.Load() { // an answer is there, so the commit is done
+				_ = client.Close()
+				return
+			}
+			if _, err := client.Write(b[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(b)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(b[:n], []byte("COMMIT\x00")) {
+			switch p.cut.Swap(forward) {
+			case loseRequest:
+				return
+			case loseAnswer:
+				silent.Store(true)
+			}
+		}
+		if _, err := io.Copy(to, bytes.NewReader(b[:n])); err != nil {
+			return
+		}
+	}
+}
+
+// A commit that was not answered is looked up: it is not repeated if it was done.
+func TestCommit_NotAnswered(t *testing.T) {
+	_, address, keys := migrated(t)
+	p := newProxy(t)
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Host = p.Addr().String()
+	at.RawQuery = "sslmode=disable&default_query_exec_mode=exec" // the text of a statement is sent each time
+	s := openAt(t, at.String(), postgres.Options{Keys: keys})
+	const n = 60
+	for i := range n {
+		p.cut.Store(int32(i % 3))
+		if err := s.Append(t.Context(), "run_a", toolcrib.Seq(i), numbered(i, i%2 == 0)...); err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+		if p.cut.Load() != forward {
+			t.Fatalf("event %d: the proxy saw no commit", i)
+		}
+	}
+	checkNumbered(t, s, "run_a", n)
+	commits := s.Stats().Commits
+	if commits != n {
+		t.Errorf("%d transactions, want %d", commits, n)
+	}
+	if _, err := s.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same key file is needed on all servers.
+func TestServers_OtherKeys(t *testing.T) {
+	_, address, _ := migrated(t)
+	other := t.TempDir() + "/keys"
+	if err := store.NewKeys().Create(other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Open(t.Context(), address, postgres.Options{Keys: other}); !errors.Is(err, store.ErrKeys) {
+		t.Errorf("error %v, want ErrKeys", err)
+	}
+}
