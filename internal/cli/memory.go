@@ -248,9 +248,13 @@ func (a *app) typedOrNot(what string) ([]byte, error) {
 			os.Exit(code)
 		}
 	})
-	terminal.Drop(a.in)
-	fmt.Fprintf(a.err, "%s (it is not shown): ", what)
-	value, err := term.ReadPassword(fd)
+	var value []byte
+	show, err := terminal.Hide(a.in)
+	if err == nil {
+		fmt.Fprintf(a.err, "%s (it is not shown): ", what)
+		value, err = term.ReadPassword(fd)
+		show()
+	}
 	signal.Stop(signals)
 	close(quit)
 	watch.Wait()

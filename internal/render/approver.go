@@ -24,8 +24,8 @@ type Input interface {
 	Settle(ctx context.Context, calm time.Duration)
 	// Line discards earlier input and returns the next line.
 	Line() (string, error)
-	// Hidden is Line without echo.
-	Hidden() (string, error)
+	// Hidden shows a question, and is then Line without echo.
+	Hidden(question string) (string, error)
 }
 
 // Approver asks a person on the terminal about calls. It implements the Approver of package agent.
@@ -211,12 +211,14 @@ func (a *Approver) read(ctx context.Context, question string, calm time.Duration
 	if ctx.Err() != nil {
 		return "", errNobody
 	}
-	fmt.Fprint(a.Out, a.Style.Cyan(question))
-	line := a.In.Line
-	if secret {
-		line = a.In.Hidden
+	var answer string
+	var err error
+	if question = a.Style.Cyan(question); secret {
+		answer, err = a.In.Hidden(question)
+	} else {
+		fmt.Fprint(a.Out, question)
+		answer, err = a.In.Line()
 	}
-	answer, err := line()
 	if err != nil || ctx.Err() != nil {
 		return "", errNobody
 	}

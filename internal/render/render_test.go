@@ -280,7 +280,7 @@ type typed struct{ *bufio.Reader }
 
 func lines(text string) typed { return typed{bufio.NewReader(strings.NewReader(text))} }
 
-func (t typed) Hidden() (string, error) { return t.Line() }
+func (t typed) Hidden(string) (string, error) { return t.Line() }
 
 func (typed) Settle(context.Context, time.Duration) {}
 

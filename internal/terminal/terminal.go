@@ -109,16 +109,24 @@ func (in *Input) Line() (string, error) {
 	}
 }
 
-// Hidden is [Input.Line] without echo.
-func (in *Input) Hidden() (string, error) {
+// Hide discards input that was not read, and turns echo off until show is called. A question for a secret is shown
+// after that, so that nothing of the answer is.
+func Hide(in *os.File) (show func(), err error) {
+	Drop(in)
+	return hide(in)
+}
+
+// Hidden shows a question, and is then [Input.Line] without echo.
+func (in *Input) Hidden(question string) (string, error) {
 	if in.terminal {
-		show, err := hide(in.file)
+		show, err := Hide(in.file)
 		if err != nil {
 			return "", err
 		}
 		defer io.WriteString(in.out, "\n") //nolint:errcheck // it is the person's screen
 		defer show()
 	}
+	_, _ = io.WriteString(in.out, question)
 	return in.Line()
 }
 
