@@ -70,7 +70,8 @@ func FindIn(folder, flag string, getenv func(string) string) Source {
 	}
 	own := Own(getenv)
 	own.Folder = folder
-	if file := filepath.Join(folder, FileName); standin.Exists(file) && !sameFolder(cmp.Or(folder, "."), UserFolder(getenv)) {
+	file := filepath.Join(folder, FileName)
+	if standin.Exists(file) && !sameFolder(cmp.Or(folder, "."), UserFolder(getenv)) {
 		return Source{Path: file, Origin: OriginCwd, Own: own.Path, Folder: folder}
 	}
 	return own

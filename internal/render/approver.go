@@ -211,8 +211,7 @@ func (a *Approver) read(ctx context.Context, question string, calm time.Duration
 	if ctx.Err() != nil {
 		return "", errNobody
 	}
-	var answer string
-	var err error
+	answer, err := "", error(nil)
 	if question = a.Style.Cyan(question); secret {
 		answer, err = a.In.Hidden(question)
 	} else {
