@@ -30,6 +30,8 @@ type Health struct {
 type Readiness struct {
 	Ready   bool     `json:"ready"`
 	Missing []string `json:"missing"`
+	// Degraded lists what does not work although the server is ready: bus.
+	Degraded []string `json:"degraded,omitempty"`
 }
 
 // Me is the authenticated user.

@@ -123,6 +123,7 @@ func (c *call) ready() (api.Readiness, error) {
 				out.Missing = []string{"disk space"}
 			}
 		}
+		out.Degraded = c.pool.Degraded()
 		c.readiness.at, c.readiness.last = time.Now(), out
 	}
 	out := c.readiness.last

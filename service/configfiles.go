@@ -54,6 +54,10 @@ func (s *Service) FileProblems() (all config.Errors) {
 		look(at+".file", p.File, opens)
 		look(at+".ca_file", p.CAFile, opens)
 	}
+	look("bus.credentials", c.Bus.Credentials, nil)
+	look("bus.ca_file", c.Bus.CAFile, nil)
+	look("bus.tls.cert", c.Bus.TLS.Cert, nil)
+	look("bus.tls.key", c.Bus.TLS.Key, nil)
 	before := len(all)
 	look("server.tls.cert", c.Server.TLS.Cert, nil)
 	look("server.tls.key", c.Server.TLS.Key, func(string) error {

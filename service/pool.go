@@ -10,6 +10,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/natsbus"
+	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/worker"
@@ -21,15 +23,44 @@ type Pool struct {
 	*worker.Pool
 	s   *Service
 	log *slog.Logger
+	bus *natsbus.Bus // nil without one
 }
 
-// NewPool returns a pool. Its runs are queued in q or, if that is nil, in this process.
+// NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
+// runs are queued in q or, if that is nil, in this process.
 func (s *Service) NewPool(log *slog.Logger, q queue.Queue) (*Pool, error) {
-	p, err := worker.New(worker.Options{Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Log: log})
+	bus, err := s.Env.OpenBus(context.Background(), true, log)
 	if err != nil {
 		return nil, err
 	}
-	return &Pool{p, s, log}, nil
+	p, err := worker.New(worker.Options{Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Log: log})
+	if err != nil {
+		bus.Close()
+		return nil, err
+	}
+	if bus != nil {
+		s.Env.Share = func(provider string, concurrent, perMinute int, of limit.Local) limit.Share {
+			if share := bus.Limit(provider, concurrent, perMinute, of); share != nil {
+				return share
+			}
+			return nil
+		}
+	}
+	return &Pool{p, s, log, bus}, nil
+}
+
+// Close closes the pool as [worker.Pool.Close] does, and then the bus.
+func (p *Pool) Close(ctx context.Context) error {
+	defer p.bus.Close()
+	return p.Pool.Close(ctx)
+}
+
+// Degraded returns what does not work although runs continue.
+func (p *Pool) Degraded() []string {
+	if p.bus == nil || p.bus.State().Connected {
+		return nil
+	}
+	return []string{"bus"}
 }
 
 // runner implements [worker.Runner].

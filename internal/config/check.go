@@ -239,8 +239,10 @@ func (d *decoder) checkTools(c *Config) {
 }
 
 func (d *decoder) checkServer(c *Config) {
-	if c.Server.TLS.Cert.IsEmpty() != c.Server.TLS.Key.IsEmpty() {
-		d.at("server.tls", "needs both cert and key, or neither")
+	for key, pair := range map[string]TLS{"server.tls": c.Server.TLS, "bus.tls": c.Bus.TLS} {
+		if pair.Cert.IsEmpty() != pair.Key.IsEmpty() {
+			d.at(key, "needs both cert and key, or neither")
+		}
 	}
 	if c.Server.Auth != "none" || d.Failed("listen") {
 		return
@@ -464,7 +466,6 @@ func (c *Config) Unsupported() (refused, ignored Errors) {
 		}
 	}
 	add(&refused, !c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite")
-	add(&refused, !c.Bus.URL.IsEmpty(), "bus.url", "a bus of your own is", "remove the key")
 	add(&ignored, len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
 	add(&ignored, len(c.Channels) > 0, "channels", "channels are",
 		"the tool message is missing, and no message starts a run")
@@ -475,7 +476,7 @@ func (c *Config) Unsupported() (refused, ignored Errors) {
 func (c *Config) NeedRestart(next *Config) (keys []string) {
 	now, then := written(reflect.ValueOf(c).Elem(), Value.Raw), written(reflect.ValueOf(next).Elem(), Value.Raw)
 	for _, key := range []string{
-		"bus.url", "data_dir", "database", "keys", "listen", "log.file", "log.format", "log.level", "server.tls.cert",
+		"bus", "data_dir", "database", "keys", "listen", "log.file", "log.format", "log.level", "server.tls.cert",
 		"server.tls.key", "telemetry.content", "telemetry.otlp",
 	} {
 		a, b := now, then

@@ -64,9 +64,12 @@ type Config struct {
 	texts   func() []Value            // returns the values that may contain references; nil if not parsed
 }
 
-// Bus configures the message bus.
+// Bus configures the bus between servers.
 type Bus struct {
-	URL Value `yaml:"url" default:"" format:"bus" secret:"url"`
+	URL         Value `yaml:"url" default:"" format:"bus" secret:"url"`
+	Credentials Value `yaml:"credentials" default:"" format:"path"`
+	CAFile      Value `yaml:"ca_file" default:"" format:"path"`
+	TLS         TLS   `yaml:"tls"`
 }
 
 // Telemetry configures the export of traces.

@@ -132,6 +132,8 @@ type town struct {
 	live    []*house
 	news    chan struct{} // is closed when there is another house
 	effects map[string]int
+	sending int // requests to the model at the same time, and the most of them
+	most    int
 	asked   map[string]int // requests of runs to the model, by key and turn
 	hold    func(key string, turn int) <-chan struct{}
 	orders  []*houseOrder // of the next houses; then they live
@@ -151,10 +153,10 @@ type house struct {
 	stopped bool
 }
 
-func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed) }
+func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed, "", "") }
 
-// newTownIn makes a town in a folder, whose folder data has what is stored.
-func newTownIn(t *testing.T, dir string, seed uint64) *town {
+// newTownIn makes a town in a folder, whose folder data has what is stored. limits are those of the provider.
+func newTownIn(t *testing.T, dir string, seed uint64, limits, bus string) *town {
 	h := harness(t)
 	w := &town{
 		t: t, dir: dir, exe: h.Exe, r: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}), effects: map[string]int{},
@@ -165,12 +167,13 @@ func newTownIn(t *testing.T, dir string, seed uint64) *town {
 	t.Cleanup(cancel)
 	model, tools := listen(t, http.HandlerFunc(w.model)), listen(t, w.tools())
 	text := fmt.Sprintf(`
-providers: {town: {type: openai, api_key: none, base_url: '%s'}}
+providers: {town: {type: openai, api_key: none, base_url: '%s'%s}}
+bus: {url: '%s'}
 agents: {default: {model: town/m}}
 mcpServers: {town: {url: '%s', trusted: true}}
 tools: {confirm: writes}
 server: {auth: none}
-`, model, tools)
+`, model, limits, bus, tools)
 	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

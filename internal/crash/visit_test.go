@@ -62,8 +62,15 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Lock()
 	w.asked[fmt.Sprint(key, "/", turn)]++
+	w.sending++
+	w.most = max(w.most, w.sending)
 	hold := w.hold
 	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.sending--
+	}()
 	if hold != nil {
 		select {
 		case <-hold(key, turn):

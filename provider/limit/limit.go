@@ -1,5 +1,5 @@
 // Package limit enforces limits between a provider and all runs of a process that
-// use it: concurrent requests, requests per minute, the pause
+// use it, or of several processes ([Share]): concurrent requests, requests per minute, the pause
 // that the provider asked for, and a circuit breaker.
 //
 // It is a decorator around a [toolcrib.Model]. It never sends a request
@@ -51,6 +51,32 @@ type Options struct {
 	// canceled requests.
 	Failures int           // if 0, 5; if negative, the circuit never opens
 	Open     time.Duration // if 0, 30 s
+
+	// Share returns this process's share of the limits, which several processes have together. If nil, or if it
+	// returns nil, they are those of this process alone.
+	Share func(Local) Share
+}
+
+// Local is the use of limits in this process. Its methods may be called from any goroutine.
+type Local interface {
+	// Use returns the numbers of requests that are in flight, that wait, and that were sent within the last minute.
+	// ok is false if there will be no more.
+	Use() (running, waiting, sent int, ok bool)
+	// Changed reports that the part of this process has changed.
+	Changed()
+	// Hold reports that in another process the provider has asked for a pause or, if down is set, has failed until
+	// its circuit has opened. If d is 0, it answers again.
+	Hold(down bool, d time.Duration)
+}
+
+// Share is the share of a process in the limits of a provider. Its methods do not block, and do not call [Local].
+type Share interface {
+	// Part returns how many concurrent requests and requests per minute this process may send now.
+	Part() (concurrent, perMinute int)
+	// Changed reports the use in this process.
+	Changed(running, waiting, sent int)
+	// Tell reports a [Local.Hold] to the other processes.
+	Tell(down bool, d time.Duration)
 }
 
 func (o Options) withDefaults() Options {
@@ -62,7 +88,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Model is a model under the limits of its provider. It is safe for concurrent use; all conversations share the limits.
+// Model is a model under the limits of its provider. It is safe for concurrent use; all conversations share the
+// limits.
 type Model struct {
 	inner toolcrib.Model
 	line  *line
@@ -188,31 +215,43 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 	return trialWait, c.trying
 }
 
+// hold opens the circuit for a time, or closes it if d is 0, because another process has.
+func (c *circuit) hold(d time.Duration, now time.Time) (opened bool) {
+	opened = d > 0 && c.failures > 0 && !c.open
+	switch {
+	case d == 0:
+		c.open, c.recent = false, c.recent[:0]
+	case c.failures > 0:
+		c.open, c.until, c.recent = true, now.Add(min(d, c.pause)), c.recent[:0]
+	}
+	return opened
+}
+
 // admit lets a request pass that refuses did not refuse; trial reports whether it is a trial.
 func (c *circuit) admit() (trial bool) {
 	c.trying = c.open
 	return c.open
 }
 
-// record records the outcome of a request; opened reports whether that opened the
-// circuit.
-func (c *circuit) record(trial bool, kind outcomeKind, now time.Time) (opened bool) {
+// record records the outcome of a request, and reports whether that opened or closed the circuit.
+func (c *circuit) record(trial bool, kind outcomeKind, now time.Time) (opened, closed bool) {
 	c.trying = c.trying && !trial
 	switch {
 	case c.failures < 0, kind == givenUp, c.open && !trial: // sent before the circuit opened
-		return false
+		return false, false
 	case kind == answered:
+		closed = c.open
 		c.open, c.recent = false, c.recent[:0]
-		return false
+		return false, closed
 	case !trial:
 		if c.recent = append(c.recent, now); len(c.recent) < c.failures {
-			return false
+			return false, false
 		}
 		first := c.recent[0]
 		if c.recent = append(c.recent[:0], c.recent[1:]...); now.Sub(first) > minute {
-			return false
+			return false, false
 		}
 	}
 	c.open, c.until, c.recent = true, now.Add(c.pause), c.recent[:0]
-	return true
+	return true, false
 }

@@ -574,3 +574,86 @@ func TestLimits_Property(t *testing.T) {
 		})
 	})
 }
+
+// shared is part of some limits, which a test sets, and what was told to the other processes.
+type shared struct {
+	local      limit.Local
+	mu         sync.Mutex
+	concurrent int
+	rate       int
+	told       []string
+}
+
+func (s *shared) Part() (concurrent, perMinute int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.concurrent, s.rate
+}
+
+func (s *shared) Changed(int, int, int) {}
+
+func (s *shared) Tell(down bool, d time.Duration) { s.told = append(s.told, fmt.Sprint(down, " ", d)) }
+
+func (s *shared) set(concurrent, rate int) {
+	s.mu.Lock()
+	s.concurrent, s.rate = concurrent, rate
+	s.mu.Unlock()
+	s.local.Changed()
+}
+
+// A process keeps to its part of limits that it shares with others, and continues when the part grows.
+func TestShare_Part(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, part := &server{reply: lasts(time.Second)}, &shared{rate: 100}
+		m := limit.New(s, limit.Options{MaxConcurrent: 3, RequestsPerMinute: 100, Share: func(l limit.Local) limit.Share {
+			part.local = l
+			return part
+		}})
+		done := sendAll(t.Context(), m, 4)
+		synctest.Wait()
+		if running, waiting, sent, ok := part.local.Use(); running != 0 || waiting != 4 || sent != 0 || !ok {
+			t.Errorf("%d run, %d wait, %d sent, %v", running, waiting, sent, ok)
+		}
+		part.set(2, 3)
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		if s.most != 2 || len(s.sent) != 3 {
+			t.Errorf("%d at a time, %d sent", s.most, len(s.sent))
+		}
+		none(t, done())
+	})
+}
+
+// What the provider asks of one process holds for the others: a pause, and that it is down until it answers one of them.
+func TestShare_Holds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		s := &server{reply: func(context.Context, int) error { return err }}
+		part := &shared{concurrent: 9, rate: 9}
+		m := limit.New(s, limit.Options{Failures: 1, Open: 10 * time.Second, Share: func(l limit.Local) limit.Share {
+			part.local = l
+			return part
+		}})
+		part.local.Hold(true, time.Hour)
+		if err := send(t.Context(), m, ""); err == nil {
+			t.Error("a provider was asked that is down for another process")
+		}
+		part.local.Hold(true, 0)
+		began := time.Now()
+		part.local.Hold(false, 5*time.Second)
+		if err := send(t.Context(), m, ""); err != nil || time.Since(began) != 5*time.Second {
+			t.Errorf("error %v after %s", err, time.Since(began))
+		}
+		err = &toolcrib.ModelError{Class: toolcrib.ErrRateLimit, RetryAfter: 5 * time.Second}
+		_ = send(t.Context(), m, "")
+		time.Sleep(5 * time.Second)
+		err = class(toolcrib.ErrOverloaded)
+		_ = send(t.Context(), m, "")
+		time.Sleep(10 * time.Second)
+		err = nil
+		_ = send(t.Context(), m, "")
+		if want := "[false 5s true 10s true 0s]"; fmt.Sprint(part.told) != want {
+			t.Errorf("told %v, want %s", part.told, want)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/toolcrib/toolcrib"
 )
@@ -13,8 +14,9 @@ import (
 // line is the queue of the requests of one provider, first come, first served. Only
 // the first request, which has the turn, checks the limits, so none is overtaken.
 type line struct {
-	opts Options
-	turn chan struct{} // a semaphore: the request that sent to it has the turn
+	opts  Options
+	share Share         // nil if the limits are those of this process alone
+	turn  chan struct{} // a semaphore: the request that sent to it has the turn
 
 	mu      sync.Mutex
 	waiting int
@@ -27,9 +29,79 @@ type line struct {
 }
 
 func newLine(o Options) *line {
-	return &line{
+	l := &line{
 		opts: o, turn: make(chan struct{}, 1), changed: make(chan struct{}), opened: make(chan struct{}),
 		circuit: circuit{failures: o.Failures, pause: o.Open},
+	}
+	if o.Share != nil {
+		l.share = o.Share(local{weak.Make(l)})
+	}
+	return l
+}
+
+// local implements [Local]. It does not keep a line that is no longer used.
+type local struct{ line weak.Pointer[line] }
+
+func (w local) Use() (running, waiting, sent int, ok bool) {
+	l := w.line.Value()
+	if l == nil {
+		return 0, 0, 0, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(time.Now())
+	return l.running, l.waiting, len(l.sent), true
+}
+
+func (w local) Changed() {
+	if l := w.line.Value(); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.wake()
+	}
+}
+
+func (w local) Hold(down bool, d time.Duration) {
+	l := w.line.Value()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !down:
+		l.pause(min(d, MaxPause))
+	case l.circuit.hold(d, time.Now()):
+		l.open()
+	}
+	l.wake()
+}
+
+// forget removes the times of requests that were sent more than a minute ago. The lock must be held.
+func (l *line) forget(now time.Time) {
+	for len(l.sent) > 0 && now.Sub(l.sent[0]) >= minute {
+		l.sent = l.sent[1:]
+	}
+}
+
+// wake has the request that has the turn look again. The lock must be held.
+func (l *line) wake() {
+	if l.waiting > 0 {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+}
+
+// open has waiting requests fail, because the circuit has opened. The lock must be held.
+func (l *line) open() {
+	close(l.opened)
+	l.opened = make(chan struct{})
+}
+
+// pause begins a pause that the provider asked for. The lock must be held.
+func (l *line) pause(d time.Duration) {
+	if until := time.Now().Add(d); until.After(l.paused) {
+		l.paused = until
 	}
 }
 
@@ -71,6 +143,7 @@ func (l *line) enter(ctx context.Context, pauseKnown bool) (trial bool, err erro
 		if passed || err != nil {
 			return trial, err
 		}
+		l.used()
 		changed, again := l.changed, time.NewTimer(delay)
 		l.mu.Unlock()
 		select {
@@ -91,17 +164,26 @@ func (l *line) try(pauseKnown bool) (trial bool, delay time.Duration, passed boo
 	if wait, no := l.circuit.refuses(now); no {
 		return false, 0, false, l.down(wait)
 	}
-	for len(l.sent) > 0 && now.Sub(l.sent[0]) >= minute {
-		l.sent = l.sent[1:]
+	l.forget(now)
+	concurrent, most := l.opts.MaxConcurrent, l.opts.RequestsPerMinute
+	if l.share != nil {
+		part, perMinute := l.share.Part()
+		concurrent = min(concurrent, part)
+		if most > 0 {
+			most = min(most, perMinute)
+		}
 	}
-	switch pause, most := l.paused.Sub(now), l.opts.RequestsPerMinute; {
-	case l.running >= l.opts.MaxConcurrent:
+	switch pause := l.paused.Sub(now); {
+	case l.running >= concurrent:
 		return false, l.opts.MaxWait, false, nil
 	case pause > 0 && !pauseKnown:
 		return false, pause, false, nil
-	case most > 0 && len(l.sent) >= most:
+	case l.opts.RequestsPerMinute > 0 && len(l.sent) >= most:
+		if len(l.sent) == 0 { // all of the limit is used by others
+			return false, l.opts.MaxWait, false, nil
+		}
 		return false, minute - now.Sub(l.sent[0]), false, nil
-	case most > 0:
+	case l.opts.RequestsPerMinute > 0:
 		l.sent = append(l.sent, now)
 	}
 	l.running++
@@ -113,17 +195,32 @@ func (l *line) leave(trial bool, out outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running--
-	now := time.Now()
-	if until := now.Add(out.pause); out.pause > 0 && until.After(l.paused) {
-		l.paused = until
+	if out.pause > 0 {
+		l.pause(out.pause)
+		l.tell(false, out.pause)
 	}
-	if l.circuit.record(trial, out.kind, now) { // waiting requests must not wait any longer
-		close(l.opened)
-		l.opened = make(chan struct{})
+	switch opened, closed := l.circuit.record(trial, out.kind, time.Now()); {
+	case opened: // waiting requests must not wait any longer
+		l.open()
+		l.tell(true, l.opts.Open)
+	case closed:
+		l.tell(true, 0)
 	}
-	if l.waiting > 0 {
-		close(l.changed)
-		l.changed = make(chan struct{})
+	l.used()
+	l.wake()
+}
+
+// tell reports a pause to the other processes, or that the circuit has opened or closed.
+func (l *line) tell(down bool, d time.Duration) {
+	if l.share != nil {
+		l.share.Tell(down, d)
+	}
+}
+
+// used reports the use of the limits. The lock must be held.
+func (l *line) used() {
+	if l.share != nil {
+		l.share.Changed(l.running, l.waiting, len(l.sent))
 	}
 }
 

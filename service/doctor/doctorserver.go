@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
@@ -32,6 +34,7 @@ func (d *Doctor) ExamineServer(
 		check{"keys", "chmod 600 the file, and let the user of the server own it", d.checkKeys},
 		check{"workspaces", "make the folder writable for the user of the server", d.checkWorkspaces},
 		check{"tls", "correct server.tls.cert and server.tls.key", d.checkTLS},
+		check{"bus", "correct bus.url, or start the bus", d.checkBus},
 		check{"sign-in", "toolcrib users add NAME --admin; toolcrib tokens create --user NAME --sign-in", d.checkSignIn},
 		check{
 			"listen", "correct listen, or end the program that has the port",
@@ -96,6 +99,39 @@ func (d *Doctor) checkTLS(context.Context) (detail, fix string, err error) {
 		leaf.NotAfter.Format(time.DateOnly))
 	if time.Until(leaf.NotAfter) < certificateWarning {
 		return "", "renew the certificate; a running server reads it within a minute", errors.New(detail)
+	}
+	return detail, "", nil
+}
+
+// checkBus connects to the bus, and waits until the servers of the database had time to report.
+func (d *Doctor) checkBus(ctx context.Context) (detail, fix string, err error) {
+	if d.Env.Config.Bus.URL.IsEmpty() {
+		return "none; one server, or several with limits of their own", "", nil
+	}
+	bus, err := d.Env.OpenBus(ctx, false, nil)
+	if err != nil {
+		return "", "", err
+	}
+	defer bus.Close()
+	state := bus.State()
+	if !state.Connected {
+		return "", "", errors.New(state.Problem)
+	}
+	select {
+	case <-time.After(natsbus.HereEvery + natsbus.HereEvery/4):
+	case <-ctx.Done():
+		return "", "", context.Cause(ctx)
+	}
+	detail = "connected to " + state.Server
+	if state.Cluster != "" {
+		detail += " of cluster " + state.Cluster
+	}
+	detail += fmt.Sprintf("; copies of its streams: %d; servers: %d", state.Replicas, len(bus.Others()))
+	for _, s := range bus.Others() {
+		detail += "\n" + guard.Visible(s.Name) + " " + guard.Visible(s.Version)
+		if s.Config != d.Env.Config.Hash() {
+			detail += ", with another configuration"
+		}
 	}
 	return detail, "", nil
 }

@@ -1,6 +1,6 @@
-// Package env has the parts of a data folder that every operation needs: the configuration, the store as the principal
-// may see it, secrets and their mask, notices, and the audit log. The packages of the service use it instead of each
-// other's state.
+// Package env has the parts of a data folder that every operation needs: the configuration, the store as the
+// principal may see it, secrets and their mask, notices, and the audit log. The packages of the service use it
+// instead of each other's state.
 package env
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
@@ -80,6 +81,9 @@ type Options struct {
 	Observe func(toolcrib.Journal) toolcrib.Journal
 	// Lease is how long a worker of a pool keeps its run without renewing it. If 0, 4 seconds.
 	Lease time.Duration
+	// Share returns this process's share of the limits of a provider, which several processes have together. If it is
+	// nil, or returns nil, they are those of this process alone.
+	Share func(provider string, concurrent, perMinute int, of limit.Local) limit.Share
 	// Tools are offered in addition to the built-in ones.
 	Tools []toolcrib.Tool
 	// NoSandbox returns why programs run without a sandbox, or "" if they have one. If nil, it is looked up on this

@@ -219,7 +219,7 @@ func (s *Models) provider(name string, p config.Provider) (toolcrib.Model, error
 	t, set, err := s.settings(name, p)
 	var model toolcrib.Model
 	if err == nil {
-		model, err = s.adapters.open(t, set, p)
+		model, err = s.adapters.open(t, set, p, s.env.Share)
 	}
 	if err == nil || OfConfig(err) {
 		return model, err
@@ -249,8 +249,10 @@ type adapterOf struct {
 	maxConcurrent, perMinute int
 }
 
-// open returns the known adapter if it was made of the same, or else a new one.
-func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provider) (toolcrib.Model, error) {
+// open returns the known adapter if it was made of the same, or else a new one. share is that of [env.Options].
+func (a *adapters) open(
+	t providers.Type, set providers.Settings, p config.Provider, share func(string, int, int, limit.Local) limit.Share,
+) (toolcrib.Model, error) {
 	of := adapterOf{
 		kind: t.Name, settings: set, admits: set.Admit != nil, maxConcurrent: p.MaxConcurrent, perMinute: p.RequestsPerMinute,
 	}
@@ -270,9 +272,11 @@ func (a *adapters) open(t providers.Type, set providers.Settings, p config.Provi
 		return model, err
 	}
 	idle, _ := model.(io.Closer)
-	model = limit.New(model, limit.Options{
-		Name: set.Name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute,
-	})
+	o := limit.Options{Name: set.Name, MaxConcurrent: p.MaxConcurrent, RequestsPerMinute: p.RequestsPerMinute}
+	if share != nil {
+		o.Share = func(of limit.Local) limit.Share { return share(set.Name, p.MaxConcurrent, p.RequestsPerMinute, of) }
+	}
+	model = limit.New(model, o)
 	if known.idle != nil {
 		_ = known.idle.Close()
 	}

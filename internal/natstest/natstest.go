@@ -1,0 +1,281 @@
+// Package natstest runs a cluster of NATS servers with JetStream on the loopback interface, with a relay before each
+// server that tests can cut.
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/toolcrib/toolcrib/internal/waittest"
+)
+
+// Cluster is a cluster of NATS servers.
+type Cluster struct {
+	t      testing.TB
+	dir    string
+	change func(*server.Options)
+	nodes  []*node
+}
+
+type node struct {
+	relay   *Relay
+	server  *server.Server
+	options server.Options
+}
+
+// Start starts n servers, which end with the test. change may change the options of each; it may be nil.
+func Start(t testing.TB, n int, change func(*server.Options)) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, dir: t.TempDir(), change: change}
+	var routes []string
+	var routePorts []int
+	for range n {
+		port := freePort(t)
+		routePorts = append(routePorts, port)
+		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	}
+	for i := range n {
+		o := server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: freePort(t), NoSigs: true, NoLog: true,
+			JetStream: true, DisableJetStreamBanner: true, StoreDir: filepath.Join(c.dir, fmt.Sprint(i)),
+			JetStreamMaxMemory: 1 << 30, JetStreamMaxStore: 1 << 30,
+		}
+		if n > 1 {
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: routePorts[i], NoAdvertise: true}
+			o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		}
+		if change != nil {
+			change(&o)
+		}
+		c.nodes = append(c.nodes, &node{options: o, relay: newRelay(t, fmt.Sprintf("127.0.0.1:%d", o.Port))})
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.Kill(i)
+		}
+	})
+	for i := range c.nodes {
+		c.Restart(i)
+	}
+	c.Await()
+	return c
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// URL returns the addresses of the relays, separated by commas.
+func (c *Cluster) URL() string {
+	var all []string
+	for i := range c.nodes {
+		all = append(all, "nats://"+c.Relay(i).Address())
+	}
+	return strings.Join(all, ",")
+}
+
+// Relay returns the relay before a server.
+func (c *Cluster) Relay(i int) *Relay { return c.nodes[i].relay }
+
+// Kill ends a server.
+func (c *Cluster) Kill(i int) {
+	if s := c.nodes[i].server; s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		c.nodes[i].server = nil
+	}
+}
+
+// Restart starts a server that was ended.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	o := c.nodes[i].options // the server changes them
+	s, err := server.NewServer(&o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[i].server = s
+	s.Start()
+}
+
+// Await waits until the servers have found each other and JetStream has a leader.
+func (c *Cluster) Await() {
+	c.t.Helper()
+	waittest.Until(c.t, "the cluster is ready", func() bool {
+		leaders := 0
+		for _, n := range c.nodes {
+			if n.server == nil {
+				continue
+			}
+			current := len(c.nodes) == 1 || !n.options.JetStream || n.server.JetStreamIsCurrent()
+			if !n.server.ReadyForConnections(time.Second) || !current {
+				return false
+			}
+			if n.server.JetStreamIsLeader() {
+				leaders++
+			}
+		}
+		return len(c.nodes) == 1 || leaders == 1 || !c.nodes[0].options.JetStream
+	})
+}
+
+// Empty ends all servers, removes what they have stored, and starts them again.
+func (c *Cluster) Empty() {
+	c.t.Helper()
+	for i := range c.nodes {
+		c.Kill(i)
+		if err := os.RemoveAll(c.nodes[i].options.StoreDir); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for i := range c.nodes {
+		c.Restart(i)
+	}
+	c.Await()
+}
+
+// Cut cuts all relays, and Heal heals them.
+func (c *Cluster) Cut() {
+	for _, n := range c.nodes {
+		n.relay.Cut()
+	}
+}
+
+// Heal heals all relays.
+func (c *Cluster) Heal() {
+	for _, n := range c.nodes {
+		n.relay.Heal()
+	}
+}
+
+// Relay passes TCP connections on to an address.
+type Relay struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	cut   bool
+	stall chan struct{} // closed unless the relay is stalled
+	open  map[net.Conn]bool
+}
+
+func newRelay(t testing.TB, to string) *Relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Relay{listener: l, to: to, open: map[net.Conn]bool{}, stall: make(chan struct{})}
+	close(r.stall)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				running.Go(func() { r.pass(c) })
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.Heal()
+		r.Cut()
+		running.Wait()
+	})
+	return r
+}
+
+// Address returns the address of the relay.
+func (r *Relay) Address() string { return r.listener.Addr().String() }
+
+func (r *Relay) pass(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	r.mu.Lock()
+	if r.cut {
+		r.mu.Unlock()
+		return
+	}
+	r.open[from], r.open[to] = true, true
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, from)
+		delete(r.open, to)
+	}()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+		both.Go(func() {
+			_, _ = io.Copy(stallable{way[0], r}, way[1])
+			_ = way[0].Close()
+		})
+	}
+	both.Wait()
+}
+
+// stallable waits before each write while the relay is stalled.
+type stallable struct {
+	net.Conn
+	r *Relay
+}
+
+func (s stallable) Write(p []byte) (int, error) {
+	s.r.mu.Lock()
+	wait := s.r.stall
+	s.r.mu.Unlock()
+	<-wait
+	return s.Conn.Write(p)
+}
+
+// Cut closes all connections, and each new one.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = true
+	for c := range r.open {
+		_ = c.Close()
+	}
+}
+
+// Stall keeps all connections open, and passes nothing on.
+func (r *Relay) Stall() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stall = make(chan struct{})
+}
+
+// Heal ends Cut and Stall.
+func (r *Relay) Heal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = false
+	select {
+	case <-r.stall:
+	default:
+		close(r.stall)
+	}
+}

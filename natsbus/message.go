@@ -1,0 +1,238 @@
+package natsbus
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// kind is the kind of a message from one server to the others.
+type kind string
+
+// Kinds of messages. Each may be lost, doubled or delayed, for the reason given.
+const (
+	here    kind = "here"    // of a server, from time to time
+	gone    kind = "gone"    // of a server that ends
+	divided kind = "divided" // a limit was divided again; each server looks from time to time anyway
+	held    kind = "held"    // a provider is not to be asked for some time; otherwise each server finds out by itself
+)
+
+const (
+	maxOut    = 4096      // messages that wait to be sent
+	maxBody   = 256 << 10 // bytes of one message
+	maxIn     = 8192      // messages that wait to be read, and their bytes
+	maxInSize = 32 << 20
+	maxKeys   = 1000 // keys of senders that are kept
+)
+
+// sealer encrypts and authenticates messages. Each sender has a key of its own, derived from the shared one, so that
+// random nonces do not repeat.
+type sealer struct {
+	key  []byte
+	self [16]byte
+	mu   sync.Mutex
+	keys map[[16]byte]cipher.AEAD
+}
+
+func (s *sealer) init(key []byte) error {
+	if len(key) < 16 {
+		return errors.New("the key of the bus is too short")
+	}
+	s.key, s.keys = key, map[[16]byte]cipher.AEAD{}
+	_, _ = rand.Read(s.self[:]) // does not fail
+	return nil
+}
+
+// of returns the cipher of a sender.
+func (s *sealer) of(sender [16]byte) (cipher.AEAD, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.keys[sender]; c != nil {
+		return c, nil
+	}
+	key, err := hkdf.Key(sha256.New, s.key, sender[:], "message", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.keys) >= maxKeys {
+		clear(s.keys)
+	}
+	s.keys[sender] = c
+	return c, nil
+}
+
+func (s *sealer) seal(subject string, body []byte) []byte {
+	c, err := s.of(s.self)
+	if err != nil {
+		return nil
+	}
+	return c.Seal(slices.Clone(s.self[:]), nil, body, []byte(subject))
+}
+
+// open returns the body of a message, and false if no server of this database has sent it with this subject.
+func (s *sealer) open(subject string, data []byte) (sender string, body []byte, ok bool) {
+	if len(data) < 16 {
+		return "", nil, false
+	}
+	c, err := s.of([16]byte(data))
+	if err != nil {
+		return "", nil, false
+	}
+	body, err = c.Open(nil, nil, data[16:], []byte(subject))
+	return string(data[:16]), body, err == nil
+}
+
+// tell sends a message to the other servers, unless the bus is gone or too many messages wait. It does not block.
+// about is part of the subject: the ID of a run, or another word of letters, digits, - and _.
+func (b *Bus) tell(kind kind, about string, body []byte) {
+	if len(body) > maxBody || !b.State().Connected || !token(about) {
+		return
+	}
+	subject := names{b.ID}.subject(string(kind), about)
+	select {
+	case b.out <- &nats.Msg{Subject: subject, Data: b.seal.seal(subject, body)}:
+	default:
+	}
+}
+
+// send writes messages to the connection, which may block when the network does.
+func (b *Bus) send() {
+	for {
+		select {
+		case m := <-b.out:
+			_ = b.conn.PublishMsg(m) // a message may be lost
+		case <-b.ctx.Done():
+			return
+		}
+	}
+}
+
+// receive calls do for the messages of a kind that other servers send, until stop is called. If about is not "", only
+// for those about it. Calls come one after another. If do is slow, messages are lost.
+func (b *Bus) receive(kind kind, about string, do func(sender, about string, body []byte)) (stop func()) {
+	if about != "" && !token(about) {
+		return func() {}
+	}
+	prefix := names{b.ID}.subject(string(kind), "")
+	subject := prefix + about
+	if about == "" {
+		subject += "*"
+	}
+	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
+		if sender, body, ok := b.seal.open(m.Subject, m.Data); ok && sender != string(b.seal.self[:]) {
+			do(sender, strings.TrimPrefix(m.Subject, prefix), body)
+		}
+	})
+	if err != nil { // only if the connection is closed
+		return func() {}
+	}
+	_ = sub.SetPendingLimits(maxIn, maxInSize)
+	return func() { _ = sub.Unsubscribe() }
+}
+
+// token reports whether a word can be part of a subject.
+func token(word string) bool {
+	return word != "" && len(word) <= 255 && !strings.ContainsFunc(word, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(".*>", r)
+	})
+}
+
+// Server describes a server to the others. If Name is "", they do not see it.
+type Server struct {
+	Name    string    `json:"name"` // of its machine and process, for people
+	Version string    `json:"version"`
+	Config  string    `json:"config,omitempty"` // hash of its configuration
+	Started time.Time `json:"started"`
+}
+
+const (
+	// HereEvery is how often a server tells the others that it is there.
+	HereEvery = 2 * time.Second
+	// hereLasts is how long they take it to be there after they have last heard of it.
+	hereLasts = 4 * HereEvery
+	maxPeers  = 10_000
+)
+
+// peer is another server.
+type peer struct {
+	Server
+	heard time.Time
+}
+
+// present tells the others that this server is there, and learns which others are.
+func (b *Bus) present() {
+	b.receive(here, "", func(sender, _ string, body []byte) {
+		p := peer{heard: time.Now()}
+		if json.Unmarshal(body, &p.Server) != nil {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if _, known := b.peers[sender]; known || len(b.peers) < maxPeers {
+			b.peers[sender] = p
+		}
+	})
+	b.receive(gone, "", func(sender, _ string, _ []byte) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.peers, sender)
+	})
+	if b.Self.Name == "" {
+		return
+	}
+	b.running.Go(func() {
+		body, _ := json.Marshal(b.Self) // does not fail
+		for {
+			b.tell(here, "server", body)
+			select {
+			case <-time.After(HereEvery):
+			case <-b.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// leave tells the others that this server ends.
+func (b *Bus) leave() {
+	if b.conn == nil || !b.State().Connected {
+		return
+	}
+	subject := names{b.ID}.subject(string(gone), "server")
+	_ = b.conn.Publish(subject, b.seal.seal(subject, nil))
+	_ = b.conn.FlushTimeout(repairEvery)
+}
+
+// Others returns the other servers of the database that were heard of lately. While the bus is gone, it returns those
+// that were there before.
+func (b *Bus) Others() (all []Server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for sender, p := range b.peers {
+		if b.state.Connected && time.Since(b.state.Since) > hereLasts && time.Since(p.heard) > hereLasts {
+			delete(b.peers, sender)
+			continue
+		}
+		all = append(all, p.Server)
+	}
+	slices.SortFunc(all, func(x, y Server) int { return strings.Compare(x.Name, y.Name) })
+	return all
+}

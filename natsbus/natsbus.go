@@ -1,0 +1,263 @@
+// Package natsbus connects the servers of one database through NATS: it divides limits between them. It is never the
+// truth. Everything that it carries may be lost, doubled, delayed or reordered; and when the bus is gone, each server
+// continues with its share of the limits.
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// version is part of the names of all subjects and streams. Servers with another version of them do not
+	// disturb each other.
+	version = "v1"
+	// patience is how long the bus may take to answer.
+	patience = 5 * time.Second
+	// pingEvery is how often an idle connection is checked; it is given up after two pings without an answer.
+	pingEvery = 3 * time.Second
+	// repairEvery is the pause between two attempts to declare the streams.
+	repairEvery = time.Second
+)
+
+// Options configure a [Bus].
+type Options struct {
+	// URL has the addresses of the servers of a cluster, separated by commas.
+	URL string
+	// Credentials is a file with a user's JWT and NKEY seed (.creds), or with a seed only. It may be "".
+	Credentials string
+	// CAFile has the certificates of the authorities that are trusted instead of the system's. It may be "".
+	CAFile string
+	// CertFile and KeyFile are the certificate of this client. They may be "".
+	CertFile, KeyFile string
+
+	// ID identifies the database: its servers share it, and no others. It consists of letters and digits.
+	ID string
+	// Key is secret to the servers of the database. It seals what they send to each other.
+	Key []byte
+	// Self describes this server to the others.
+	Self Server
+	// Log receives what happens to the connection. If nil, nothing is logged.
+	Log *slog.Logger
+}
+
+// Bus is a connection to the other servers of a database. It is safe for concurrent use.
+type Bus struct {
+	Options
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	ctx     context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+	out     chan *nats.Msg // what waits to be sent
+	broken  chan struct{}  // has room for one; signals that the streams are to be declared
+	seal    sealer
+	records atomic.Pointer[jetstream.Stream] // of limits
+
+	mu     sync.Mutex
+	state  State
+	peers  map[string]peer
+	limits map[string]*Limit
+}
+
+// State is the state of the connection to a cluster.
+type State struct {
+	Connected bool      // and the streams of this version exist
+	Since     time.Time // when that last changed
+	Server    string    // name of the NATS server
+	Cluster   string    // name of its cluster, or ""
+	Replicas  int       // number of NATS servers that keep its streams
+	Problem   string    // why it is not connected
+}
+
+// Open connects to the cluster, or starts a NATS server in this process. If the cluster cannot be reached, Open
+// returns a bus that connects as soon as possible. If the cluster refuses the connection, or has no JetStream, Open
+// returns an error that says what to do.
+func Open(ctx context.Context, o Options) (_ *Bus, err error) {
+	b := &Bus{
+		Options: o, out: make(chan *nats.Msg, maxOut), broken: make(chan struct{}, 1),
+		peers: map[string]peer{}, limits: map[string]*Limit{},
+	}
+	if b.Log == nil {
+		b.Log = slog.New(slog.DiscardHandler)
+	}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
+	if err := b.seal.init(o.Key); err != nil {
+		return nil, err
+	}
+	if err := b.connect(ctx); err != nil {
+		return nil, err
+	}
+	b.running.Go(b.send)
+	b.running.Go(b.repair)
+	b.present()
+	return b, nil
+}
+
+// names are the names of what belongs to one database.
+type names struct{ id string }
+
+func (n names) subject(parts ...string) string {
+	return "toolcrib." + version + "." + n.id + "." + strings.Join(parts, ".")
+}
+
+func (n names) stream(name string) string { return "toolcrib_" + version + "_" + n.id + "_" + name }
+
+// connect connects to the cluster and declares the streams.
+func (b *Bus) connect(ctx context.Context) error {
+	options, err := b.connectOptions()
+	if err != nil {
+		return err
+	}
+	b.conn, err = nats.Connect(b.URL, options...)
+	if err != nil {
+		if err = b.explain(err); !errors.Is(err, errUnreachable) {
+			return err
+		}
+		b.failed(err)
+		if b.conn, err = nats.Connect(b.URL, append(options, nats.RetryOnFailedConnect(true))...); err != nil {
+			return b.explain(err)
+		}
+	}
+	if b.js, err = jetstream.New(b.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
+		return b.explain(err)
+	}
+	if !b.conn.IsConnected() {
+		return nil
+	}
+	err = b.declare(ctx)
+	if err == nil {
+		err = b.probe()
+	}
+	if err != nil && !errors.Is(err, errUnreachable) {
+		return err
+	}
+	return nil
+}
+
+func (b *Bus) connectOptions() ([]nats.Option, error) {
+	options := []nats.Option{
+		nats.Name("toolcrib " + b.Self.Name), nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(repairEvery / 4), nats.ReconnectJitter(repairEvery, repairEvery), nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(2), nats.FlusherTimeout(pingEvery), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(b.explain(err)) }),
+		nats.ConnectHandler(func(*nats.Conn) { b.wake() }), nats.ReconnectHandler(func(*nats.Conn) { b.wake() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.refused(err) }),
+	}
+	if b.CAFile != "" {
+		options = append(options, nats.RootCAs(b.CAFile))
+	}
+	if b.CertFile != "" {
+		options = append(options, nats.ClientCert(b.CertFile, b.KeyFile))
+	}
+	if b.Credentials == "" {
+		return options, nil
+	}
+	o, err := credentials(b.Credentials)
+	return append(options, o), err
+}
+
+// declare makes the streams, and updates the state.
+func (b *Bus) declare(ctx context.Context) error {
+	if err := b.declareLimits(ctx); err != nil {
+		err = b.explain(err)
+		b.failed(err)
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.state
+	b.state = State{
+		Connected: true, Since: time.Now(), Server: b.conn.ConnectedServerName(), Cluster: b.conn.ConnectedClusterName(),
+		Replicas: (*b.records.Load()).CachedInfo().Config.Replicas,
+	}
+	if !was.Connected {
+		b.Log.Info("connected to the bus", "server", b.state.Server, "cluster", b.state.Cluster, "replicas", b.state.Replicas)
+	}
+	return nil
+}
+
+// failed records that the cluster cannot be used. err may be nil.
+func (b *Bus) failed(err error) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	problem := "the connection was lost"
+	if err != nil {
+		problem = err.Error()
+	}
+	b.mu.Lock()
+	was := b.state
+	if was.Connected || was.Since.IsZero() {
+		b.state.Since = time.Now()
+	}
+	b.state.Connected, b.state.Problem = false, problem
+	b.mu.Unlock()
+	if was.Connected || was.Problem != problem {
+		b.Log.Warn("the bus cannot be used; this server has its share of the limits meanwhile", "error", problem)
+	}
+	b.wake()
+}
+
+// wake has the streams declared again.
+func (b *Bus) wake() {
+	select {
+	case b.broken <- struct{}{}:
+	default:
+	}
+}
+
+// repair declares the streams when the connection was made again, or the cluster has lost them.
+func (b *Bus) repair() {
+	for {
+		select {
+		case <-b.broken:
+		case <-b.ctx.Done():
+			return
+		}
+		if b.conn.IsConnected() && b.declare(b.ctx) == nil {
+			continue
+		}
+		select {
+		case <-time.After(repairEvery):
+			if b.conn.IsConnected() && !b.State().Connected {
+				b.wake()
+			}
+		case <-b.ctx.Done():
+			return
+		}
+	}
+}
+
+// State returns the state of the connection to the cluster.
+func (b *Bus) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
+}
+
+// Close ends the connection. It does nothing if b is nil.
+func (b *Bus) Close() {
+	if b == nil {
+		return
+	}
+	b.leave()
+	b.end()
+	b.running.Wait()
+	if b.conn != nil {
+		b.conn.Close()
+	}
+}
