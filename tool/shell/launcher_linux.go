@@ -332,7 +332,7 @@ func (l *launcher) toolchains() (paths []string) {
 		real := sync.OnceValue(func() string { return beneath.Real(path) })
 		covered := func(folder string) bool { return within(path, folder) }
 		again := func(folder string) bool { return within(real(), folder) && !l.options.holdsHidden(folder) }
-		if l.Strict && (path == rootDir || l.installed.home != "" && within(l.installed.home, path)) {
+		if l.Strict && (real() == rootDir || l.installed.home != "" && within(beneath.Real(l.installed.home), real())) {
 			continue // a home folder on the PATH has more than programs
 		}
 		if l.anyProgram() && !slices.ContainsFunc(systemFolders(), covered) && !slices.ContainsFunc(paths, again) &&

@@ -597,6 +597,34 @@ func TestC12_StrictSandboxLocksNothing(t *testing.T) {
 	}
 }
 
+// A line that can only read sees nothing of a home folder that is on the PATH itself, by a link, or in a folder on it,
+// except folders in it that are on the PATH as well.
+func TestC12_StrictSandboxHidesTheHomeFolder(t *testing.T) {
+	t.Parallel()
+	for name, report := range strictWalls(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top, dir := folder(t), folder(t)
+			home, link := filepath.Join(top, "home"), filepath.Join(folder(t), "link")
+			write(t, filepath.Join(home, "notes"), secret)
+			write(t, filepath.Join(home, "bin/mine"), "#!/bin/sh\necho ran\n")
+			if err := errors.Join(os.Chmod(filepath.Join(home, "bin/mine"), 0o755), os.Symlink(home, link)); err != nil {
+				t.Fatal(err)
+			}
+			for _, on := range []string{home, top, link, link + "/.", "/"} {
+				made := tool(t, shell.Options{
+					Mode: shell.ModeAsk, Report: report, Home: home, Path: []string{filepath.Join(home, "bin"), on, "/usr/bin", "/bin"},
+				})
+				line := "cat " + link + "/notes ~/notes; cat " + home + "/notes; ls -A " + home + "; mine"
+				out, err := made.Call(t.Context(), callOf(t, dir, "sh -c '"+line+"'", 20))
+				if text := string(out.JSON); err != nil || strings.Contains(text, secret) || !strings.Contains(text, `ran\n`) {
+					t.Errorf("%s: %s %v", on, text, err)
+				}
+			}
+		})
+	}
+}
+
 // What a rule hides from a line is not in the objects of git either.
 func TestC12_StrictSandboxHidesGitObjects(t *testing.T) {
 	t.Parallel()
