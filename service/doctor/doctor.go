@@ -265,8 +265,12 @@ func shellFound(set config.Shell, r shell.Report) (detail, fix string, err error
 		walls = append(walls, "seccomp")
 	}
 	detail = fmt.Sprintf("mode %s, sandbox: %s", set.Mode, strings.Join(walls, ", ")) + networkFound(set.Network, r)
-	if r.Bubblewrap != "" {
+	switch {
+	case r.Joins:
 		return detail, "", nil
+	case r.Bubblewrap != "":
+		return detail + "; the commands of a run do not share a loopback interface, so that none reaches a server that another " +
+			"has started: it needs bubblewrap 0.4.0 or later, not set-user-ID, where it may join namespaces", "", nil
 	}
 	detail += "; without bubblewrap protected files cannot be kept from other programs than those of the built-in " +
 		"table, so each such call "

@@ -26,7 +26,13 @@ func TestNoSandbox_IsFound(t *testing.T) {
 			shell.SandboxBestEffort,
 			shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap"},
 			true,
-			"sandbox: bubblewrap (/usr/bin/bwrap)",
+			"sandbox: bubblewrap (/usr/bin/bwrap); the commands of a run do not share a loopback interface",
+		},
+		{
+			shell.SandboxBestEffort,
+			shell.Report{Helper: true, Bubblewrap: "/usr/bin/bwrap", Joins: true, Seccomp: true},
+			true,
+			"sandbox: bubblewrap (/usr/bin/bwrap), seccomp {",
 		},
 	} {
 		found, err := examined(t.Context(), toolcrib.Principal{User: "local:root", Admin: true},
@@ -37,7 +43,7 @@ func TestNoSandbox_IsFound(t *testing.T) {
 			t.Fatal(found, err)
 		}
 		f := found[0]
-		if f.OK != c.ok || !strings.Contains(f.Detail+f.Fix, c.want) {
+		if f.OK != c.ok || !strings.Contains(f.Detail+" {"+f.Fix, c.want) {
 			t.Errorf("%+v: %+v", c, f)
 		}
 	}

@@ -272,7 +272,7 @@ func (p *Policy) shellOptions(protected gate.Protected, elsewhere bool) (options
 	return shell.Options{
 		Path: path, Env: variables, Home: home, Caches: caches, Elsewhere: elsewhere, Report: report,
 		Unconfined: p.unconfined, Mode: shell.Mode(set.Mode), Allow: set.Allow, Sandbox: shell.Sandbox(set.Sandbox),
-		Network:   p.network(),
+		Network: p.network(), Loopbacks: &p.loopbacks,
 		Protected: protected.Write, ProtectedNames: protected.Names, Hidden: protected.Touch, Except: protected.Except,
 		OnProtectedChange: func(call toolcrib.Call, changed, aside []string) {
 			if call.Notice != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/people"
+	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/system"
 	"github.com/toolcrib/toolcrib/tool/web"
 )
@@ -32,10 +33,11 @@ type shared struct {
 
 	logged system.LogRing // used if there is no log file
 
-	pages    web.Cache
-	rules    compiledRules
-	lastGate atomic.Pointer[gate.Gate] // the next one mostly has the same tools
-	gates    gates
+	pages     web.Cache
+	loopbacks shell.Loopbacks
+	rules     compiledRules
+	lastGate  atomic.Pointer[gate.Gate] // the next one mostly has the same tools
+	gates     gates
 }
 
 // New returns the policy of a data folder.

@@ -57,7 +57,7 @@ func (s *shell) launch(l *launcher) (func(stop <-chan struct{}) jail.Outcome, er
 		args, files, err := []string{"/proc/self/exe", jail.Argument}, []*os.File(nil), error(nil)
 		switch {
 		case wrapped:
-			args, files, err = l.bubblewrap()
+			args, files, err = l.bubblewrap(l.namespaces(true))
 		case l.Strict:
 			args[1] = jail.Supervise
 		}
@@ -187,20 +187,25 @@ const (
 	ownTmp  = "/tmp"
 )
 
-// firstCopied is the first of the file descriptors from which bubblewrap copies files.
+// firstCopied is the first of the file descriptors from which bubblewrap copies files. Namespaces come before these.
 const firstCopied = 5
 
 // bubblewrap returns the command that starts the copy in its own namespaces, and the files that the command copies.
 // Only the workspace and the folders for temporary files and build caches can be written. Protected paths are
 // read-only, hidden ones are empty.
 //
+// The network namespace has only the loopback device. With namespaces, the copy then joins theirs; if it could not, it
+// would be left with its own.
+//
 // Bubblewrap reads the list of all mounts for each mount. To have fewer, small files of the system are copied into the
 // root folder, which is in memory and becomes read-only, and only the devices that Landlock grants are mounted.
-func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
+func (l *launcher) bubblewrap(namespaces []*os.File) (args []string, copied []*os.File, err error) {
 	own, err := os.Executable()
 	if err != nil {
+		closeAll(namespaces...)
 		return nil, nil, fault("the sandbox could not be made", err)
 	}
+	copied, l.Join = namespaces, namespaces != nil
 	args = []string{
 		l.report.Bubblewrap, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session",
 		"--clearenv",
@@ -244,9 +249,10 @@ func (l *launcher) bubblewrap() (args []string, copied []*os.File, err error) {
 		bind = "--bind"
 	}
 	args = append(args, bind, l.Dir, l.Dir)
-	if l.mounts() {
+	if l.mounts() || l.Join {
 		args = append(args, "--cap-add", "CAP_SYS_ADMIN")
 	}
+	args = append(args, userNamespace(namespaces)...)
 	for _, h := range l.Held { // empty if the copy mounts them
 		how := "--ro-bind"
 		if h.Open {

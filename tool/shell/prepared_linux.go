@@ -35,23 +35,24 @@ const (
 
 // prepare creates a sandbox for the next command of a run, like that of a call. Each run has at most one, until it is
 // used or the run parks or ends.
-func (s *shell) prepare(call toolcrib.Call, p *plan) {
+func (s *shell) prepare(call toolcrib.Call, p *plan, shared *loopback) {
 	// Without Mounts, the protected paths must be known when the sandbox is created.
 	if r := s.report(); !p.writes() || !r.Helper || r.Bubblewrap == "" || !r.Mounts || call.Behind == nil {
 		return
 	}
 	user, dir, of := call.Principal.User, p.w.Dir, &preparedSandbox{taken: make(chan struct{}), ready: make(chan struct{})}
+	create := func() *launcher { return s.newPrepared(user, dir, shared) }
 	if !s.prepared.add(call.Run, of) {
 		return
 	}
-	if !call.Behind(func(ctx context.Context) { s.keepPrepared(ctx, call.Run, of, user, dir) }) {
+	if !call.Behind(func(ctx context.Context) { s.keepPrepared(ctx, call.Run, of, create) }) {
 		s.prepared.remove(call.Run, of)
 		close(of.ready)
 	}
 }
 
 // keepPrepared creates a sandbox, and ends it if it is not taken before ctx ends or preparedAge has passed.
-func (s *shell) keepPrepared(ctx context.Context, run toolcrib.RunID, of *preparedSandbox, user, dir string) {
+func (s *shell) keepPrepared(ctx context.Context, run toolcrib.RunID, of *preparedSandbox, create func() *launcher) {
 	defer func() {
 		if s.prepared.remove(run, of) && of.launcher != nil {
 			of.launcher.clear(nil)
@@ -60,7 +61,7 @@ func (s *shell) keepPrepared(ctx context.Context, run toolcrib.RunID, of *prepar
 	func() {
 		defer close(of.ready)
 		if ctx.Err() == nil {
-			of.launcher = s.newPrepared(user, dir)
+			of.launcher = create()
 		}
 	}()
 	if of.launcher == nil {
@@ -73,20 +74,20 @@ func (s *shell) keepPrepared(ctx context.Context, run toolcrib.RunID, of *prepar
 	}
 }
 
-// newPrepared returns a launcher for a job of a user in a folder, with its copy started, or nil if that fails. Then the
-// command itself creates its sandbox, and reports the error.
-func (s *shell) newPrepared(user, dir string) *launcher {
+// newPrepared returns a launcher for a job of a user in a folder, with its copy started, or nil if that fails or the
+// shared namespaces are not made. Then the command itself creates its sandbox, and reports the error.
+func (s *shell) newPrepared(user, dir string, shared *loopback) *launcher {
 	l, err := s.launcher(user, dir, s.options.resolved(dir), line.WritesWorkspace)
 	if err != nil {
 		return nil
 	}
-	if !l.masks() {
-		var args []string
-		var files []*os.File
-		if args, files, err = l.bubblewrap(); err == nil {
-			l.made = identified(slices.Clip(args))
-			err = l.begin(args, files)
-		}
+	l.shared = shared
+	namespaces := l.namespaces(false)
+	if l.masks() || shared != nil && namespaces == nil {
+		closeAll(namespaces...)
+	} else if args, files, failed := l.bubblewrap(namespaces); failed == nil {
+		l.made = identified(slices.Clip(args))
+		err = l.begin(args, files)
 	}
 	if l.copy == nil || err != nil {
 		l.clear(nil)
@@ -152,9 +153,10 @@ func (l *launcher) fits(user string, p *plan) bool {
 	if err != nil || slices.ContainsFunc(left, func(entry os.DirEntry) bool { return !mounted(entry) }) {
 		return false // another process has written to its folder for temporary files
 	}
-	args, files, err := l.bubblewrap()
+	namespaces := l.namespaces(false)
+	args, files, err := l.bubblewrap(namespaces)
 	closeAll(files...)
-	return err == nil && slices.Equal(l.made, identified(args))
+	return (l.shared == nil || namespaces != nil) && err == nil && slices.Equal(l.made, identified(args))
 }
 
 // gone reports whether the copy has ended.

@@ -17,7 +17,7 @@ import (
 // find out whether it works.
 func Probe() Report {
 	r := Report{Helper: mainCalled.Load(), LandlockABI: landlockABI()}
-	r.Bubblewrap, r.Mounts = bubblewrap(r.Helper)
+	r.Bubblewrap, r.Mounts, r.Joins = bubblewrap(r.Helper)
 	_, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	r.Seccomp = err == nil && jail.Seccomp
 	r.Problem = problem(r.Helper, r.sandboxed())
@@ -29,7 +29,7 @@ func Probe() Report {
 func Problem() string {
 	helper, sandboxed := mainCalled.Load(), landlockABI() > 0
 	if helper && !sandboxed {
-		path, _ := bubblewrap(false)
+		path, _, _ := bubblewrap(false)
 		sandboxed = path != ""
 	}
 	return problem(helper, sandboxed)
@@ -54,38 +54,57 @@ func landlockABI() int {
 }
 
 // bubblewrap returns the path of a bwrap that works with the options used here, or "". mounts reports whether a copy
-// of this program may mount in its namespaces, which an old kernel, a set-user-ID bwrap or AppArmor may prevent.
-func bubblewrap(helper bool) (path string, mounts bool) {
+// of this program may mount in its namespaces, and joins whether it may join another network namespace, which an old
+// kernel or bwrap, a set-user-ID bwrap or AppArmor may prevent.
+func bubblewrap(helper bool) (path string, mounts, joins bool) {
 	for _, path := range []string{"/usr/bin/bwrap", "/usr/local/bin/bwrap"} {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		args := []string{
-			path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", os.DevNull, os.DevNull, "--unshare-pid",
-			"--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
-		}
-		if helper && mountsIn(args) {
-			return path, true
+		args := trialOf(path)
+		if helper {
+			if mounts, joins = trials(args); mounts || joins {
+				return path, mounts, joins
+			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 		defer cancel()
 		try := exec.CommandContext(ctx, path, append(args[1:], "--", "/bin/true")...)
 		try.Env = []string{}
 		if try.Run() == nil {
-			return path, false
+			return path, false, false
 		}
 	}
-	return "", false
+	return "", false, false
+}
+
+// trialOf returns the command that tries a bwrap.
+func trialOf(path string) []string {
+	return []string{
+		path, "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", os.DevNull, os.DevNull, "--unshare-pid",
+		"--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv",
+	}
 }
 
 // probeTime is the timeout of one attempt.
 const probeTime = 2 * time.Second
 
-// mountsIn reports whether a copy of this program that args start can mount a folder read-only.
-func mountsIn(args []string) bool {
+// trials reports whether a copy of this program that args start can mount a folder read-only, and whether another one
+// can join its network namespace.
+func trials(args []string) (mounts, joins bool) {
+	made := &loopback{remove: func() {}}
+	defer made.end()
+	held := []jail.Held{{Path: "/usr"}}
+	mounts = held[0].Identify() == nil && tries(args, jail.Job{Held: held, Mounts: true}, made)
+	joins = (mounts || tries(args, jail.Job{}, made)) && tries(args, jail.Job{}, made)
+	return mounts, joins
+}
+
+// tries reports whether a copy of this program that args start can do a job without steps, which joins the namespaces
+// or makes them.
+func tries(args []string, job jail.Job, shared *loopback) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	held := []jail.Held{{Path: "/usr"}}
 	own, err := os.Executable()
 	var std [3]*os.File
 	for i := range std {
@@ -94,10 +113,16 @@ func mountsIn(args []string) bool {
 		}
 		defer std[i].Close() //nolint:errcheck // nothing was written
 	}
-	if err != nil || held[0].Identify() != nil {
+	if err != nil {
 		return false
 	}
-	l := launcher{Job: jail.Job{Dir: "/", Held: held, Mounts: true}, null: std[0], stdout: std[1], stderr: std[2]}
-	err = l.begin(append(slices.Clip(args), "--cap-add", "CAP_SYS_ADMIN", "--", own, jail.Argument), nil)
-	return err == nil && l.finish(ctx.Done()) == jail.Outcome{}
+	job.Dir = "/"
+	l := launcher{Job: job, null: std[0], stdout: std[1], stderr: std[2], shared: shared}
+	defer l.handOver(nil)
+	namespaces := l.namespaces(true)
+	if l.Join = namespaces != nil; l.Join || l.Mounts {
+		args = slices.Concat(args, []string{"--cap-add", "CAP_SYS_ADMIN"})
+	}
+	err = l.begin(slices.Concat(args, userNamespace(namespaces), []string{"--", own, jail.Argument}), namespaces)
+	return err == nil && l.finish(ctx.Done()) == jail.Outcome{} && l.making == nil
 }

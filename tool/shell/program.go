@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,9 +33,8 @@ type Programs struct {
 // configuration names counts as listed.
 func NewPrograms(options Options) (*Programs, error) {
 	options.Mode, options.Allow, options.visits = ModeAny, []string{}, maxVisits
-	if options.Sandbox == "" {
-		options.Sandbox = SandboxBestEffort
-	}
+	options.Sandbox = cmp.Or(options.Sandbox, SandboxBestEffort)
+	options.Loopbacks = cmp.Or(options.Loopbacks, new(Loopbacks))
 	if err := options.check(); err != nil {
 		return nil, err
 	}

@@ -20,17 +20,22 @@ func statusPair() (own, copied *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "status"), os.NewFile(uintptr(pair[1]), "status"), nil
 }
 
-// outcome reads the outcome that a copy reports. With a proxy it first receives the socket on which the programs
-// reach it, and serves the proxy until stop is called.
+// outcome reads the outcome that a copy reports. Before that it receives the namespaces that the job makes for others,
+// and the socket on which the programs reach the proxy, which it serves until stop is called.
 func (l *launcher) outcome(from *os.File) (read func() []byte, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	told := make(chan []byte, 1)
 	serving.Go(func() {
 		var first []byte
-		if l.proxy != nil {
-			var socket *os.File
-			if socket, first, _ = jail.Receive(from); socket != nil { // an error is the end of what is read below
+		if l.proxy != nil || l.making != nil {
+			var files []*os.File
+			files, first, _ = jail.Receive(from) // an error is the end of what is read below
+			if l.making != nil && len(files) >= 2 {
+				l.handOver(files[:2])
+				files = files[2:]
+			}
+			for _, socket := range files {
 				serving.Go(func() { l.serve(ctx, socket) })
 			}
 		}

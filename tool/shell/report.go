@@ -56,7 +56,10 @@ type Report struct {
 	Bubblewrap  string // path of a working bwrap, or ""
 	// Mounts reports whether the sandboxed copy of this program may mount in bubblewrap's namespaces. This saves time:
 	// stand-ins for missing protected names are created while the namespaces are.
-	Mounts  bool
+	Mounts bool
+	// Joins reports whether a copy may join the network namespace of another, so that the calls of a run that may write
+	// share a loopback interface. It takes bubblewrap 0.4.0 or later, which is not set-user-ID.
+	Joins   bool
 	Problem string // why there is no sandbox, or ""
 }
 

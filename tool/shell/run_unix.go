@@ -44,7 +44,8 @@ type launcher struct {
 	cache          string   // folder for build caches, or ""
 	lower          string   // folder for build caches that is only read, or ""
 	proxy          *egress.Proxy
-	extra          []string // additional environment variables
+	shared, making *loopback // of the run, or nil; making until the job has made its namespaces
+	extra          []string  // additional environment variables
 	installed      *installed
 	git            bool          // whether the line runs git
 	output         func([]byte)  // called with output, from several goroutines
@@ -100,12 +101,12 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 		if l, err = s.launcher(user, p.w.Dir, p.set, p.Sandbox()); err != nil {
 			return ran{}, err
 		}
-		l.special = p.special
+		l.special, l.shared = p.special, s.loopback(call, p)
 		if len(p.hidden) > 0 {
 			l.lower = "" // caches may have the content of hidden files
 		}
 	}
-	defer s.prepare(call, p)
+	defer s.prepare(call, p, l.shared)
 	defer l.clear(call.Behind)
 	l.proxy = p.proxy
 	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.Sandbox()), p.UsesGit
@@ -194,7 +195,8 @@ func (l *launcher) anyProgram() bool { return l.sandbox != line.WritesNothing }
 // clear cleans up after the job, in the background if behind accepts the work, because it is slow on a busy disk.
 func (l *launcher) clear(behind func(func(context.Context)) bool) {
 	closeAll(l.null, l.out, l.err, l.stdout, l.stderr)
-	work := func(context.Context) {
+	l.handOver(nil)
+	work := func(running context.Context) {
 		if l.copy != nil {
 			l.copy.end()
 		}
@@ -202,9 +204,23 @@ func (l *launcher) clear(behind func(func(context.Context)) bool) {
 		for _, f := range slices.Backward(l.after) {
 			f()
 		}
+		if l.shared != nil && behind != nil {
+			l.shared.keep(running)
+		}
 	}
 	if behind == nil || !behind(work) {
-		work(context.Background())
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		work(ended)
+	}
+}
+
+// handOver gives the namespaces that the job has made, or nil, to the other jobs of its run.
+func (l *launcher) handOver(files []*os.File) {
+	if l.making != nil {
+		l.making.files = files
+		l.making.mu.Unlock()
+		l.making = nil
 	}
 }
 

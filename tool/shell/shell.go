@@ -22,6 +22,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,9 @@ type Options struct {
 	// Elsewhere says that another program runs the lines, without the sandbox: they are only judged.
 	Elsewhere bool
 
+	// Loopbacks are shared by the tools of the same runs. If nil, the tool has its own.
+	Loopbacks *Loopbacks
+
 	// Report describes the sandbox of the machine. If nil, [Probe] is called once.
 	Report *Report
 
@@ -140,12 +144,7 @@ type Options struct {
 
 // New returns exec_shell. In mode off it returns nil and no error.
 func New(options Options) (toolcrib.Tool, error) {
-	if options.Mode == "" {
-		options.Mode = ModeAllowlist
-	}
-	if options.Sandbox == "" {
-		options.Sandbox = SandboxBestEffort
-	}
+	options.Mode, options.Sandbox = cmp.Or(options.Mode, ModeAllowlist), cmp.Or(options.Sandbox, SandboxBestEffort)
 	if options.Allow == nil {
 		options.Allow = DefaultAllow()
 	}
@@ -156,6 +155,7 @@ func New(options Options) (toolcrib.Tool, error) {
 		return nil, nil
 	}
 	options.Allow, options.visits = slices.Clone(options.Allow), maxVisits
+	options.Loopbacks = cmp.Or(options.Loopbacks, new(Loopbacks))
 	probe := Probe
 	if options.Report != nil {
 		given := *options.Report

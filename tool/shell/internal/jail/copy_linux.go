@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -31,8 +32,9 @@ func init() {
 
 // File descriptors of a copy, in addition to the standard ones.
 const (
-	jobFile    = 3 // the job as JSON; end of file means stop
-	statusFile = 4 // the outcome as JSON
+	jobFile     = 3 // the job as JSON; end of file means stop
+	statusFile  = 4 // the outcome as JSON
+	networkFile = 6 // with Join, the network namespace; the user namespace that owns it comes before it
 )
 
 // Environment returns the environment of a copy. The copy is short-lived and does little, so it runs without garbage
@@ -44,8 +46,12 @@ func Environment() []string {
 // helper is the main function of the copy: it reads its job, restricts itself, runs the job, ends the
 // remaining processes, and writes the outcome.
 func helper() int {
-	syscall.CloseOnExec(jobFile)
-	syscall.CloseOnExec(statusFile)
+	// Programs inherit none of these, nor what the program that started toolcrib has left open.
+	if unix.CloseRange(jobFile, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11
+		for file := jobFile; file <= networkFile; file++ {
+			syscall.CloseOnExec(file)
+		}
+	}
 	jobs, status := os.NewFile(jobFile, "job"), os.NewFile(statusFile, "status")
 	if jobs == nil || status == nil {
 		return 2
@@ -122,7 +128,7 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := errors.Join(notDumpable(), j.mount(), verify(j.Held), adopt(), j.listen(), j.confine()); err != nil {
+	if err := errors.Join(notDumpable(), j.mount(), verify(j.Held), adopt(), j.network(), j.confine()); err != nil {
 		return Outcome{Exit: -1, Setup: err.Error()}
 	}
 	r := &Runner{Job: j, Stdout: os.Stdout, Stderr: os.Stderr, Null: null, inherit: true}

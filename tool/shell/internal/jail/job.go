@@ -18,6 +18,10 @@ type Job struct {
 	// Proxied are the names of variables that are set to the URL of a proxy on the loopback. The copy listens there and
 	// gives the socket to the process that started it.
 	Proxied []string `json:"proxied,omitempty"`
+	// With Shares the copy gives its network namespace, and the user namespace that owns it, to the process that started
+	// it. With Join it joins a network namespace: the files are open in the copy.
+	Shares bool `json:"shares,omitempty"`
+	Join   bool `json:"join,omitempty"`
 	// Watch says that programs may start others, which must be watched and ended.
 	Watch bool `json:"watch,omitempty"`
 	// Strict says that programs may only read: system calls by which they could change anything else are

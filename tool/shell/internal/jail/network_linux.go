@@ -10,48 +10,82 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen makes the socket on which the programs of the job reach the proxy, and sends it to the process that started
-// the copy, by the status socket. It belongs to the network namespace of the job, whichever process has it open.
-func (j *Job) listen() error {
-	if len(j.Proxied) == 0 {
+// network joins the network namespace of the job, for the calling thread, and sends the namespaces of the job and the
+// socket for the proxy to the process that started the copy, by the status socket.
+func (j *Job) network() error {
+	if j.Join {
+		if err := unix.Setns(networkFile, unix.CLONE_NEWNET); err != nil {
+			return os.NewSyscallError("setns", err)
+		}
+	}
+	var files []int
+	if j.Shares {
+		for _, name := range []string{"user", "net"} {
+			file, err := unix.Open("/proc/self/ns/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return os.NewSyscallError("open", err)
+			}
+			files = append(files, file)
+		}
+	}
+	if len(j.Proxied) > 0 {
+		socket, err := j.listen()
+		if err != nil {
+			return err
+		}
+		files = append(files, socket)
+	}
+	if len(files) == 0 {
 		return nil
 	}
+	err := os.NewSyscallError("sendmsg", unix.Sendmsg(statusFile, []byte("\n"), unix.UnixRights(files...), nil, 0))
+	for _, file := range files {
+		_ = unix.Close(file)
+	}
+	return err
+}
+
+// listen returns the socket on which the programs of the job reach the proxy. It belongs to the network namespace of
+// the job, whichever process has it open.
+func (j *Job) listen() (int, error) {
 	if !j.Loopback {
-		return errors.New("a proxy needs a network namespace")
+		return 0, errors.New("a proxy needs a network namespace")
 	}
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return os.NewSyscallError("socket", err)
+		return 0, os.NewSyscallError("socket", err)
 	}
-	defer func() { _ = unix.Close(s) }()
 	err = unix.Bind(s, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	if err == nil {
 		err = unix.Listen(s, unix.SOMAXCONN)
 	}
 	if err != nil {
-		return os.NewSyscallError("listen", err)
+		return 0, os.NewSyscallError("listen", err)
 	}
 	at, err := unix.Getsockname(s)
 	if err != nil {
-		return os.NewSyscallError("getsockname", err)
+		return 0, os.NewSyscallError("getsockname", err)
 	}
 	own, ok := at.(*unix.SockaddrInet4)
 	if !ok {
-		return errors.New("the proxy has no port")
+		return 0, errors.New("the proxy has no port")
 	}
 	for _, name := range j.Proxied {
 		j.Env = append(j.Env, fmt.Sprintf("%s=http://127.0.0.1:%d", name, own.Port))
 	}
-	return os.NewSyscallError("sendmsg", unix.Sendmsg(statusFile, []byte("\n"), unix.UnixRights(s), nil, 0))
+	return s, nil
 }
 
-// Receive returns the socket that a copy has sent by its status socket, or nil and what it sent instead.
-func Receive(status *os.File) (socket *os.File, sent []byte, err error) {
+// maxSent bounds the files that a copy sends.
+const maxSent = 3
+
+// Receive returns the files that a copy has sent by its status socket, or none and the data that it sent instead.
+func Receive(status *os.File) (files []*os.File, sent []byte, err error) {
 	raw, err := status.SyscallConn()
 	if err != nil {
 		return nil, nil, err
 	}
-	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxSent))
 	var n, more int
 	readErr := raw.Read(func(fd uintptr) bool {
 		n, more, _, _, err = unix.Recvmsg(int(fd), first, rights, unix.MSG_CMSG_CLOEXEC)
@@ -65,11 +99,12 @@ func Receive(status *os.File) (socket *os.File, sent []byte, err error) {
 		return nil, nil, err
 	}
 	for _, m := range messages {
-		if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) == 1 {
-			return os.NewFile(uintptr(fds[0]), "proxy"), first[:n], nil
+		fds, _ := unix.ParseUnixRights(&m)
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "sent"))
 		}
 	}
-	return nil, first[:n], nil
+	return files, first[:n], nil
 }
 
 // unreached returns how often a process of this network namespace had no route to an address, or asked a name
