@@ -128,7 +128,8 @@ func TestC12_LoopbackOfARun(t *testing.T) {
 	if got := run.do(t, outside, asWrite); !strings.Contains(got.Hint, "It tried to reach the network") {
 		t.Errorf("%+v", got)
 	}
-	if got := run.do(t, askOnceLine+"; "+netLine, ""); got.Stdout == shared || strings.Contains(got.Stdout, "hello") {
+	if got := run.do(t, askOnceLine+"; "+netLine+"; false", ""); got.Stdout == shared || strings.Contains(got.Stdout, "hello") ||
+		!strings.Contains(got.Hint, "or reach a server that another call has started, call again with write: true") {
 		t.Errorf("a line that can only read: %+v", got)
 	}
 	for _, other := range []*drivenRun{drive(t, made, dir, "run_2", "ann"), drive(t, made, dir, "run_1", "bob")} {

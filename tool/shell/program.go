@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,18 +31,11 @@ type Programs struct {
 // NewPrograms returns Programs. Of the options it uses neither Mode, Allow nor Network: each program that the
 // configuration names counts as listed.
 func NewPrograms(options Options) (*Programs, error) {
-	options.Mode, options.Allow, options.visits = ModeAny, []string{}, maxVisits
-	options.Sandbox = cmp.Or(options.Sandbox, SandboxBestEffort)
-	options.Loopbacks = cmp.Or(options.Loopbacks, new(Loopbacks))
+	options.Mode, options.Allow = ModeAny, []string{}
 	if err := options.check(); err != nil {
 		return nil, err
 	}
-	probe := Probe
-	if options.Report != nil {
-		given := *options.Report
-		probe = func() Report { return given }
-	}
-	return &Programs{options: options, report: sync.OnceValue(probe), installed: sync.OnceValue(options.install)}, nil
+	return &Programs{options: options, report: options.probe(), installed: sync.OnceValue(options.install)}, nil
 }
 
 // Program is a program with the arguments of one call.

@@ -25,7 +25,7 @@ func statusPair() (own, copied *os.File, err error) {
 func (l *launcher) outcome(from *os.File) (read func() []byte, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	told := make(chan []byte, 1)
+	sent := make(chan []byte, 1)
 	serving.Go(func() {
 		var first []byte
 		if l.proxy != nil || l.making != nil {
@@ -40,9 +40,9 @@ func (l *launcher) outcome(from *os.File) (read func() []byte, stop func()) {
 			}
 		}
 		rest, _ := io.ReadAll(io.LimitReader(from, maxStatus))
-		told <- append(first, rest...)
+		sent <- append(first, rest...)
 	})
-	return func() []byte { return <-told }, func() {
+	return func() []byte { return <-sent }, func() {
 		cancel()
 		serving.Wait()
 	}

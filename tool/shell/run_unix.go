@@ -127,7 +127,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 	l.concurrent.Wait()
 	res, err := s.collect(ctx, l)
 	if !res.stopped && res.ExitCode != 0 && res.Warning == "" && res.Stdout+res.Stderr != "" {
-		res.Hint = readOnlyHint
+		res.Hint = l.report.readOnlyHint()
 	}
 	return res, err
 }

@@ -144,7 +144,7 @@ type Options struct {
 
 // New returns exec_shell. In mode off it returns nil and no error.
 func New(options Options) (toolcrib.Tool, error) {
-	options.Mode, options.Sandbox = cmp.Or(options.Mode, ModeAllowlist), cmp.Or(options.Sandbox, SandboxBestEffort)
+	options.Mode = cmp.Or(options.Mode, ModeAllowlist)
 	if options.Allow == nil {
 		options.Allow = DefaultAllow()
 	}
@@ -154,22 +154,27 @@ func New(options Options) (toolcrib.Tool, error) {
 	if options.Mode == ModeOff {
 		return nil, nil
 	}
-	options.Allow, options.visits = slices.Clone(options.Allow), maxVisits
-	options.Loopbacks = cmp.Or(options.Loopbacks, new(Loopbacks))
-	probe := Probe
-	if options.Report != nil {
-		given := *options.Report
-		probe = func() Report { return given }
-	}
+	options.Allow = slices.Clone(options.Allow)
 	return &shell{
 		quiet: DefaultTimeout * time.Second, most: MaxTimeout * time.Second, work: time.Second,
-		options: options, bounds: boundsOf, report: sync.OnceValue(probe),
+		options: options, bounds: boundsOf, report: options.probe(),
 		installed: sync.OnceValue(options.install), shells: []string{"bash", "sh"},
 		background: &background{jobs: map[toolcrib.RunID][]*process{}},
 	}, nil
 }
 
+// probe returns a function that returns the report.
+func (o *Options) probe() func() Report {
+	if o.Report == nil {
+		return sync.OnceValue(Probe)
+	}
+	given := *o.Report
+	return func() Report { return given }
+}
+
+// check completes the options, and returns an error if they are invalid.
 func (o *Options) check() error {
+	o.Sandbox, o.Loopbacks, o.visits = cmp.Or(o.Sandbox, SandboxBestEffort), cmp.Or(o.Loopbacks, new(Loopbacks)), maxVisits
 	switch o.Mode {
 	case ModeAsk, ModeAllowlist, ModeAny, ModeOff:
 	default:

@@ -132,10 +132,16 @@ func (s *shell) hide(p *plan) func([]string) *toolcrib.Plan {
 	}
 }
 
-// readOnlyHint tells the model how to repeat a line that failed in the strict sandbox. Whether it failed because it
-// could only read is not known.
-const readOnlyHint = "It ran in a sandbox where it can only read, without network. " +
-	"If it failed because it must write, call again with write: true; a person is then asked."
+// readOnlyHint says how to repeat a line that failed in the strict sandbox. Whether it failed because it could only
+// read is not known.
+func (r Report) readOnlyHint() string {
+	why := "it must write"
+	if r.Joins {
+		why += ", or reach a server that another call has started"
+	}
+	return "It ran in a sandbox where it can only read, without network. If it failed because " + why +
+		", call again with write: true; a person is then asked."
+}
 
 // strictText says how the line of a plan is confined by the strict sandbox.
 func (s *shell) strictText(p *plan) string {
