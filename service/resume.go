@@ -338,6 +338,9 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 			if err := team.Again(old, &task); err != nil {
 				return nil, err
 			}
+			if err := s.rejoin(ctx, old, &task); err != nil {
+				return nil, err
+			}
 		}
 		if chosen != nil {
 			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}
@@ -353,6 +356,19 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		}
 		return r.Run(ctx, task)
 	})
+}
+
+// rejoin makes a run that continues the last run of a session of its user part of that session.
+func (s *Service) rejoin(ctx context.Context, old *agent.State, task *agent.Task) error {
+	session, user := old.Start.Session, task.Principal.User
+	if session == "" || user != old.Start.Principal.User {
+		return nil
+	}
+	last, err := store.LastRun(ctx, s.Env.Store, user, session)
+	if err == nil && last.ID == old.Run {
+		task.Session, task.Before = session, old.SessionUse()
+	}
+	return err
 }
 
 // driveAgain returns the drive of a stored run under the current configuration. If model is not empty, it opens and
