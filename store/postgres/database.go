@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -151,11 +152,14 @@ func (d *database) change(ctx context.Context, do func(pgx.Tx) error) error {
 	return mapped(d.path, pgx.BeginFunc(ctx, d.pool, do))
 }
 
-// made matches what the schema makes.
-var made = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW) (?:toolcrib\.)?(\w+)`)
+// made and functions match what the schema makes.
+var (
+	made      = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW) (?:toolcrib\.)?(\w+)`)
+	functions = regexp.MustCompile(`(?s)CREATE (FUNCTION) toolcrib\.(\w+.*?\$\$.*?)\$\$`)
+)
 
-// parts lists the relations of the schema and what acts on their rows: tables, views, indexes, triggers,
-// rules and policies. The indexes of keys and the sequences of numbers belong to their tables.
+// parts lists the relations and functions of the schema and what acts on rows: tables, views, indexes,
+// triggers, rules and policies. The indexes of keys and the sequences of numbers belong to their tables.
 const parts = `SELECT CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'v' THEN 'VIEW' WHEN 'i' THEN 'INDEX' ELSE c.relkind::text END || ' ' || c.relname
 	FROM pg_catalog.pg_class c WHERE c.relnamespace = 'toolcrib'::regnamespace AND c.relkind NOT IN ('S', 't')
 	AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_constraint k WHERE k.conindid = c.oid)
@@ -164,12 +168,19 @@ const parts = `SELECT CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'v' THEN 'VIEW' 
 	UNION ALL SELECT 'RULE ' || r.rulename FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
 	WHERE c.relnamespace = 'toolcrib'::regnamespace AND c.relkind <> 'v'
 	UNION ALL SELECT 'POLICY ' || p.polname FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
-	WHERE c.relnamespace = 'toolcrib'::regnamespace`
+	WHERE c.relnamespace = 'toolcrib'::regnamespace
+	UNION ALL SELECT 'FUNCTION ' || p.proname || ' ' || p.prosrc FROM pg_catalog.pg_proc p
+	WHERE p.pronamespace = 'toolcrib'::regnamespace`
 
 // differences returns the parts of the schema that are missing, and others.
 func differences(ctx context.Context, r sqlstore.Reader) (missing, others []string, err error) {
 	for _, part := range made.FindAllStringSubmatch(schema, -1) {
 		missing = append(missing, part[1]+" "+part[2])
+	}
+	for _, part := range functions.FindAllStringSubmatch(schema, -1) {
+		name, _, _ := strings.Cut(part[2], "(")
+		_, text, _ := strings.Cut(part[2], "$$")
+		missing = append(missing, "FUNCTION "+name+" "+text)
 	}
 	err = r.Each(ctx, parts, nil, func(scan sqlstore.Scan) error {
 		var part string

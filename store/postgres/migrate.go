@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +35,9 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) error {
 		return mapped(path, err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // everything is committed
+	if err := checkServer(ctx, c, path); err != nil {
+		return mapped(path, err)
+	}
 	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrateLock); err != nil {
 			return err
@@ -50,21 +52,9 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) error {
 
 // create creates the schema and seals it, unless it exists.
 func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error {
-	var found, ours bool
-	err := tx.QueryRow(ctx, "SELECT to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL").
-		Scan(&found, &ours)
-	if err != nil {
+	found, err := findSchema(ctx, tx.Conn(), path)
+	if err != nil || found {
 		return err
-	}
-	if ours {
-		var version int
-		if err := tx.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&version); err != nil {
-			return err
-		}
-		return checkVersion(version, path)
-	}
-	if found {
-		return &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("its schema toolcrib is that of another program")}
 	}
 	keys, err := store.MakeKeys(o.Keys)
 	if err != nil {

@@ -166,49 +166,76 @@ func (w *writer) adopt(ctx context.Context, keys *store.Keys, o Options) error {
 	return err
 }
 
-// check examines the server and the schema.
-func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
+// checkServer examines the server, its clock and its encoding.
+func checkServer(ctx context.Context, c *pgx.Conn, path string) error {
 	var version int
 	var encoding string
-	var standby, known, found bool
 	var now float64
 	before := time.Now()
 	err := c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-		pg_is_in_recovery() OR current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8,
-		to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL`).
-		Scan(&version, &encoding, &standby, &now, &known, &found)
+		extract(epoch FROM clock_timestamp())::float8`).Scan(&version, &encoding, &now)
 	if err != nil {
 		return err
 	}
-	behind := before.Add(time.Since(before) / 2).Sub(time.UnixMicro(int64(now * 1e6)))
-	kind, what := store.ErrUnavailable, ""
+	off := before.Add(time.Since(before) / 2).Sub(time.UnixMicro(int64(now * 1e6))).Abs()
 	switch {
 	case version/10000 < oldestServer:
-		what = fmt.Sprintf("its PostgreSQL is version %d; at least %d is needed", version/10000, oldestServer)
+		err = fmt.Errorf("its PostgreSQL is version %d; at least %d is needed", version/10000, oldestServer)
 	case encoding != "UTF8":
-		what = fmt.Sprintf("its encoding is %s; UTF8 is needed", encoding)
-	case behind.Abs() > maxClockDifference:
-		what = fmt.Sprintf("its clock and the clock of this machine differ by %s; set both by the network (NTP)", behind.Abs().Round(time.Second))
-	case !known:
-		what = "it has no tables yet; run `toolcrib migrate`"
+		err = fmt.Errorf("its encoding is %s; UTF8 is needed", encoding)
+	case off > maxClockDifference:
+		err = fmt.Errorf("its clock and that of this machine differ by %s; set both by the network (NTP)", off.Round(time.Second))
+	default:
+		return nil
+	}
+	return &store.Error{Kind: store.ErrUnavailable, Path: path, Err: err}
+}
+
+// findSchema reports whether the database has the schema of this version. It returns an error if it has
+// another one.
+func findSchema(ctx context.Context, c *pgx.Conn, path string) (found bool, err error) {
+	var any bool
+	err = c.QueryRow(ctx, "SELECT to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL").
+		Scan(&any, &found)
+	switch {
+	case err != nil:
+		return false, err
+	case any && !found:
+		return false, &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("its schema toolcrib is that of another program")}
 	case !found:
-		kind, what = store.ErrCorrupt, "its schema toolcrib is that of another program"
-	case standby && !readOnly:
-		kind, what = store.ErrReadOnly, "the server is a standby, or read-only"
+		return false, nil
 	}
-	if what != "" {
-		return &store.Error{Kind: kind, Path: d.path, Err: errors.New(what)}
+	var version int
+	if err := c.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&version); err != nil {
+		return false, err
 	}
-	var schemaFound int
-	if err := c.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&schemaFound); err != nil {
+	return true, checkVersion(version, path)
+}
+
+// check examines the server and the schema.
+func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
+	if err := checkServer(ctx, c.Conn, d.path); err != nil {
 		return err
 	}
-	if err := checkVersion(schemaFound, d.path); err != nil {
+	found, err := findSchema(ctx, c.Conn, d.path)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return &store.Error{Kind: store.ErrUnavailable, Path: d.path, Err: errors.New("it has no tables yet; run `toolcrib migrate`")}
+	}
+	var standby bool
+	err = c.QueryRow(ctx, "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool").Scan(&standby)
+	if err == nil && standby && !readOnly {
+		err = &store.Error{Kind: store.ErrReadOnly, Path: d.path, Err: errors.New("the server is a standby, or read-only")}
+	}
+	if err != nil {
 		return err
 	}
 	missing, _, err := differences(ctx, c)
 	if err == nil && len(missing) > 0 {
-		err = &store.Error{Kind: store.ErrCorrupt, Path: d.path, Err: fmt.Errorf("its schema toolcrib is incomplete: no %s", missing[0])}
+		err = fmt.Errorf("its schema toolcrib is incomplete: no %s", missing[0])
+		err = &store.Error{Kind: store.ErrCorrupt, Path: d.path, Err: err}
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // If a database is missing or empty while its keys or its write-ahead log exist, opening it fails, and
@@ -162,7 +163,7 @@ func TestDamageIsKept(t *testing.T) {
 	s := openAt(t, path, sqlite.Options{})
 	add(t, s, "run_whole", 0, started("ann", "default", "", ""))
 	add(t, s, "run_bad", 0, started("ann", "default", "", ""), completed)
-	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+of("run_bad", "2"))
+	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+storetest.KeyOf("run_bad", "2"))
 	add(t, s, "run_new", 0, started("ann", "default", "", ""), completed) // nobody knows yet
 	if _, err := s.Verify(t.Context(), "run_bad"); err == nil {
 		t.Fatal("nothing is found")
@@ -187,7 +188,7 @@ func TestDamageIsKept(t *testing.T) {
 	_, err := s.VerifyAll(t.Context()) // still says so, and that is known
 	wantBroken(t, err, "run_bad")
 	add(t, s, "run_newer", 0, started("ann", "default", "", ""), completed)
-	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+of("run_new", "2"))
+	execAt(t, path, "UPDATE events SET kind = 'x' WHERE key = "+storetest.KeyOf("run_new", "2"))
 	_, err = s.VerifyAll(t.Context())
 	wantBroken(t, err, "run_new ")
 	if err := s.Append(t.Context(), "run_newest", 0, note("x")...); !errors.Is(err, store.ErrDamaged) {

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // editedRuns returns ten runs with events of every kind, none of which has ended, in a closed
@@ -225,7 +226,7 @@ func TestRunPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	execAt(t, path, "PRAGMA wal_checkpoint(TRUNCATE)")
-	gone := "DELETE FROM events WHERE key BETWEEN " + of("run_a", "0") + " AND " + of("run_a", "99") + "; DELETE FROM runs WHERE id = 'run_a'"
+	gone := "DELETE FROM events WHERE key BETWEEN " + storetest.KeyOf("run_a", "0") + " AND " + storetest.KeyOf("run_a", "99") + "; DELETE FROM runs WHERE id = 'run_a'"
 	for i := range copies {
 		path := copied(t, path)
 		execAt(t, path, gone+"; ATTACH '"+copies[i]+"' AS o; INSERT INTO runs SELECT * FROM o.runs WHERE id = 'run_a'; INSERT INTO events SELECT * FROM o.events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_a')")

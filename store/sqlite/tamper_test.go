@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,13 +22,14 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // tamper says which bytes TestTamperedByte changes; bench/tamper changes all.
 var tamper = flag.String("tamper", "sample", "bytes of the database that are changed: sample | all")
 
-// finished makes a database with runs of every kind, that are over, parked, pruned
-// and removed, closes it, and returns its path. Everything is in the one file then.
+// finished returns the path of a closed database that storetest.Fill has filled. Everything is in the one
+// file then.
 func finished(t *testing.T) string {
 	t.Helper()
 	at := journaltest.At()
@@ -37,54 +37,7 @@ func finished(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := journaltest.Bodies()
-	add(t, s, "run_all", 0, all[:17]...)
-	if err := s.Put(t.Context(), "run_all", "res_1", []byte(strings.Repeat("the whole result\n", 400))); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Put(t.Context(), "run_all", "res_2", []byte("another")); err != nil {
-		t.Fatal(err)
-	}
-	add(t, s, "run_all", 17, all[17:]...)
-	paused := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}
-	add(t, s, "run_done", 0, started("ann", "default", "ses_1", ""), &journal.TakenUp{Worker: "w", Epoch: 1},
-		&journal.ToolResult{ToolCallID: "c1", Name: "read_file", Status: toolcrib.ResultOK, Content: strings.Repeat("content ", 50)}, paused)
-	add(t, s, "run_done", 4, &journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "ann"}, completed)
-	add(t, s, "run_twin", 0, started("ann", "default", "", "run_done"), &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
-	add(t, s, "run_ruled", 0, started("bob", "default", "", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
-		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}}, completed)
-	add(t, s, "run_parked", 0, started("bob", "default", "", ""), paused)
-	below := part("helper", "run_all")
-	below.Depth = 2
-	add(t, s, "run_b", 0, below, &journal.TakenUp{Worker: "w", Epoch: 1}, completed)
-	add(t, s, "run_lead", 0, started("ann", "default", "", ""), &journal.ToolStarted{ID: "c1", Name: "spawn"}, &journal.ChildStarted{ID: "c1", Run: "run_part", Agent: "helper"})
-	add(t, s, "run_part", 0, part("helper", "run_lead"), &journal.TakenUp{Worker: "w", Epoch: 1}, paused)
-	waits := journal.Pending{Kind: "approval", Run: "run_part", ApprovalID: "apr_1"}
-	add(t, s, "run_lead", 3, &journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: waits},
-		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: waits})
-	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
-		if err := s.Put(t.Context(), run, "res_1", []byte("kept")); err != nil {
-			t.Fatal(err)
-		}
-		add(t, s, run, 0, started("bob", "default", "ses_2", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{
-			Request: 1,
-			Tokens:  toolcrib.TokenUsage{InputTokens: 9, OutputTokens: 9}, Estimated: true, Sum: toolcrib.Usage{
-				Requests: 1, InputTokens: 9, CachedInputTokens: 2, CacheWriteTokens: 3, OutputTokens: 9, ReasoningTokens: 4,
-				TotalTokens: 18, CostUSD: 0.5, Estimated: true,
-			},
-		}, &journal.ToolResult{Name: "web_fetch", Status: toolcrib.ResultError}, &journal.Done{
-			Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "done", Usage: toolcrib.Usage{
-				Requests: 1, InputTokens: 9, CachedInputTokens: 2, CacheWriteTokens: 3, OutputTokens: 9, ReasoningTokens: 4,
-				TotalTokens: 18, CostUSD: 0.5, Estimated: true,
-			},
-		})
-	}
-	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_pruned"}, ContentOnly: true})
-	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_removed"}})
-	set(t, s, store.Override{Kind: store.OverrideTool, Name: "x", By: "ann"}, true)
-	set(t, s, store.Override{Kind: store.OverrideGroup, Name: "web", Enabled: true, By: "ann"}, true)
-	login(t, s, "ann")
-	people(t, s)
+	storetest.Fill(t, s)
 	verifyAll(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

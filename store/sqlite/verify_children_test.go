@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // related is a database with a run that has started two others: one is over, and one,
@@ -34,7 +35,7 @@ func related(t *testing.T) string {
 
 // last moves the row of a run to one of its events.
 func last(run string, seq int) string {
-	return fmt.Sprintf("UPDATE runs SET last_seq = %d, last_hash = (SELECT hash FROM events WHERE key = %s) WHERE id = '%s'; ", seq, of(run, fmt.Sprint(seq)), run)
+	return fmt.Sprintf("UPDATE runs SET last_seq = %d, last_hash = (SELECT hash FROM events WHERE key = %s) WHERE id = '%s'; ", seq, storetest.KeyOf(run, fmt.Sprint(seq)), run)
 }
 
 // An attacker with right hashes changes runs that have no anchor yet, and the seals are recomputed:
@@ -42,7 +43,7 @@ func last(run string, seq int) string {
 func TestTamperedFamily(t *testing.T) {
 	path := related(t)
 	gone := func(run string) string {
-		return "DELETE FROM events WHERE key BETWEEN " + of(run, "0") + " AND " + of(run, "99") + "; DELETE FROM runs WHERE id = '" + run + "'; "
+		return "DELETE FROM events WHERE key BETWEEN " + storetest.KeyOf(run, "0") + " AND " + storetest.KeyOf(run, "99") + "; DELETE FROM runs WHERE id = '" + run + "'; "
 	}
 	rewrite := func(run, with string) string {
 		return "SELECT key, kind, time, " + with + " FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = '" + run + "') ORDER BY key"
@@ -53,7 +54,7 @@ func TestTamperedFamily(t *testing.T) {
 		want          []string
 	}{
 		"the parent names neither": {
-			change: "DELETE FROM events WHERE key IN (" + of("run_top", "3") + ", " + of("run_top", "4") + "); " + last("run_top", 2),
+			change: "DELETE FROM events WHERE key IN (" + storetest.KeyOf("run_top", "3") + ", " + storetest.KeyOf("run_top", "4") + "); " + last("run_top", 2),
 			want: []string{
 				"run_over breaks at event 1: it is part of run run_top, which did not start it", "run_open breaks at event 1: it is part of run run_top, which did not start it",
 			},
@@ -160,7 +161,7 @@ func TestVerifyPrunedFamily(t *testing.T) {
 	verifyAll(t, s)
 	prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_top"}, ContentOnly: true})
 	verifyAll(t, s)
-	execAt(t, path, strings.ReplaceAll("DELETE FROM events WHERE key BETWEEN a AND b; DELETE FROM runs WHERE id = 'run_over'", "a AND b", of("run_over", "0")+" AND "+of("run_over", "99")))
+	execAt(t, path, strings.ReplaceAll("DELETE FROM events WHERE key BETWEEN a AND b; DELETE FROM runs WHERE id = 'run_over'", "a AND b", storetest.KeyOf("run_over", "0")+" AND "+storetest.KeyOf("run_over", "99")))
 	_, err = s.VerifyAll(t.Context())
 	wantBroken(t, err, "run run_over: it has an anchor in the system journal but is gone")
 }
