@@ -28,24 +28,35 @@ var _ sqlstore.Execer = (*conn)(nil)
 // texts contains the translations of statements.
 type texts struct {
 	mu  sync.Mutex
-	all map[string]string
+	all map[text]string
+}
+
+// text is a statement. If one, it fails unless it changes a row.
+type text struct {
+	query string
+	one   bool
 }
 
 // maxTexts bounds the translations that are kept. Almost all statements have a fixed text.
 const maxTexts = 1000
 
-func (t *texts) of(query string) string {
+func (t *texts) of(query string, one bool) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, ok := t.all[query]
-	if !ok {
-		if len(t.all) >= maxTexts || t.all == nil {
-			t.all = make(map[string]string)
-		}
-		text = translate(query)
-		t.all[query] = text
+	key := text{query, one}
+	known, ok := t.all[key]
+	if ok {
+		return known
 	}
-	return text
+	if len(t.all) >= maxTexts || t.all == nil {
+		t.all = make(map[text]string)
+	}
+	known = translate(query)
+	if one { // divides by zero
+		known = "WITH changed AS (" + known + " RETURNING 1) SELECT 1 / count(*) FROM changed"
+	}
+	t.all[key] = known
+	return known
 }
 
 // values converts arguments to those of the driver.
@@ -73,6 +84,10 @@ func values(args []any) ([]any, error) {
 
 // Later implements [sqlstore.Execer].
 func (c *conn) Later(_ context.Context, query string, args ...any) error {
+	return c.queue(c.texts.of(query, false), args)
+}
+
+func (c *conn) queue(text string, args []any) error {
 	list, err := values(args)
 	if err != nil {
 		return err
@@ -80,8 +95,13 @@ func (c *conn) Later(_ context.Context, query string, args ...any) error {
 	if c.later == nil {
 		c.later = new(pgx.Batch)
 	}
-	c.later.Queue(c.texts.of(query), list...)
+	c.later.Queue(text, list...)
 	return nil
+}
+
+// One implements [sqlstore.Execer]: the server fails if no row is changed.
+func (c *conn) One(ctx context.Context, query string, args ...any) (changed bool, err error) {
+	return true, c.queue(c.texts.of(query, true), args)
 }
 
 // send sends the statements that wait, then one more. It returns the rows of that one, and a function
@@ -114,7 +134,7 @@ func (c *conn) Exec(ctx context.Context, query string, args ...any) (changed int
 	if err != nil {
 		return 0, err
 	}
-	rows, end, err := c.send(ctx, c.texts.of(query), list)
+	rows, end, err := c.send(ctx, c.texts.of(query, false), list)
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +148,7 @@ func (c *conn) Each(ctx context.Context, query string, args []any, do func(scan 
 	if err != nil {
 		return err
 	}
-	rows, end, err := c.send(ctx, c.texts.of(query), list)
+	rows, end, err := c.send(ctx, c.texts.of(query, false), list)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ func transient(err error) bool {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		switch e.Code {
-		case "40001", "40P01", "0A000", "26000": // serialization, deadlock; plans of before a change of the schema
+		case "40001", "40P01", "0A000", "26000", "22012":
+			// Serialization, deadlock; plans of before a change of the schema; conn.One.
 			return true
 		}
 	}

@@ -144,6 +144,12 @@ func (c *conn) Later(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
+// One implements [sqlstore.Execer].
+func (c *conn) One(ctx context.Context, query string, args ...any) (changed bool, err error) {
+	n, err := c.Exec(ctx, query, args...)
+	return n == 1, err
+}
+
 // Matched implements [sqlstore.Conn].
 func (c *conn) Matched(table int) bool {
 	content, err := c.content()

@@ -314,15 +314,15 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	} else {
 		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}
-	n := int64(1)
+	moved = true
 	if old.Num == 0 {
 		err = t.row(updateHeads[0], values, &next.Num)
 	} else {
-		n, err = t.exec(updateHeads[from], values[from:]...)
+		moved, err = t.w.db.One(t.ctx, updateHeads[from], values[from:]...)
 	}
 	clear(values) // release the values
 	t.w.args = values
-	return n == 1 && err == nil, err
+	return moved && err == nil, err
 }
 
 var eventInserts = newInserts("events", "key, kind, time, payload, payload_hash, hash", "")

@@ -48,6 +48,10 @@ type Execer interface {
 	// Later executes a statement whose result is not needed, before the next one at the latest. It does
 	// not retain args.
 	Later(ctx context.Context, query string, args ...any) error
+	// One executes a statement that changes one row, and returns false if it has changed none. A database may
+	// return true at once and execute it like Later; if it then changes none, the transaction fails for a
+	// transient reason.
+	One(ctx context.Context, query string, args ...any) (changed bool, err error)
 }
 
 // Writer is the connection for writing. It is used by one goroutine at a time.

@@ -359,10 +359,6 @@ func (t *tx) finish() error {
 	return t.w.db.Commit(t.ctx)
 }
 
-func (t *tx) exec(query string, args ...any) (changed int64, err error) {
-	return t.w.db.Exec(t.ctx, query, args...)
-}
-
 // later executes a statement whose result is not needed.
 func (t *tx) later(query string, args ...any) error { return t.w.db.Later(t.ctx, query, args...) }
 
