@@ -39,7 +39,9 @@ type Server struct {
 // programs returns the folder of the programs of the server, or "".
 func programs() string {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path)
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(real)
+		}
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
@@ -135,6 +137,41 @@ func (s *Server) Down(mode string) error {
 // Stop stops the server and removes its data.
 func (s *Server) Stop() error {
 	return errors.Join(s.Down("immediate"), os.RemoveAll(s.dir))
+}
+
+// Standby starts a server that replicates s.
+func (s *Server) Standby(ctx context.Context) (*Server, error) {
+	b := &Server{bin: s.bin, as: s.as}
+	var err error
+	if b.dir, err = os.MkdirTemp("", "pg"); err != nil {
+		return nil, err
+	}
+	if err = b.unprivileged(b.dir); err == nil {
+		err = b.run(ctx, "pg_basebackup", "-D", "data", "-R", "-c", "fast", "-d", s.URL("postgres").String())
+	}
+	b.settings = strings.ReplaceAll(s.settings, s.dir, b.dir)
+	if err == nil {
+		err = b.Up(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(b.dir))
+	}
+	return b, nil
+}
+
+// Promote makes a standby the primary.
+func (s *Server) Promote(ctx context.Context) error {
+	return s.run(ctx, "pg_ctl", "-D", "data", "-w", "promote")
+}
+
+// Dir returns the folder of the server and of its socket.
+func (s *Server) Dir() string { return s.dir }
+
+// Run runs a program of the server's user in its folder, such as PgBouncer, until ctx ends.
+func (s *Server) Run(ctx context.Context, path string, arguments ...string) (wait func() error, err error) {
+	command := exec.CommandContext(ctx, path, arguments...)
+	command.Dir, command.SysProcAttr = s.dir, s.as
+	return command.Wait, command.Start()
 }
 
 // Output runs a program of PostgreSQL, such as pg_dump, with the address of a database as its last
