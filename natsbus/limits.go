@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -49,23 +50,24 @@ type User interface {
 // more there, and the others give it what they do not use, down to their share.
 type Limit struct {
 	bus  *Bus
+	user User
 	key  string
+	self string // name of the user in the record
 	most [2]int // concurrent requests and requests per minute; 0 means no limit
 	kick chan struct{}
 
 	mu     sync.Mutex
-	users  []User
-	part   [2]int    // what this server may use
+	part   [2]int    // what the user may use
 	has    [2]int    // its part in the record, which is more while requests that were begun have not ended
-	asked  bool      // another server asks for more
+	asked  bool      // another user asks for more
 	wants  bool      // this one does
-	shares int       // servers that use the limit, including this one
+	shares int       // users of the limit, including this one
 	kept   time.Time // when the part was last in the record
 	begun  time.Time
 	seen   map[string]beat
 }
 
-// beat is a number of another server in the record, and when it was first seen.
+// beat is a number of another user in the record, and when it was first seen.
 type beat struct {
 	n  uint64
 	at time.Time
@@ -73,48 +75,46 @@ type beat struct {
 
 // division is the record of a limit. It is sealed, so that others cannot read or change it.
 type division struct {
-	Ticket  uint64            `json:"ticket"`
-	Servers map[string]*share `json:"servers"`
+	Ticket uint64            `json:"ticket"`
+	Users  map[string]*share `json:"users"`
 }
 
-// share is what a server has of a limit, by concurrent requests and requests per minute.
+// share is what a user has of a limit, by concurrent requests and requests per minute.
 type share struct {
 	Part  [2]int    `json:"part"`
 	Wants [2]uint64 `json:"wants"` // ticket with which it asks for more; 0 if it does not
 	Beat  uint64    `json:"beat"`
 }
 
-// Limit returns a limit that the servers have together, for a user of it in this process. Those with the same name
-// and values are the same limit. perMinute and concurrent are 0 if there is no such limit. It returns nil if there
-// are too many limits, or the bus is closed.
+// Limit returns a limit that the servers have together, for a new user of it. Those with the same name and
+// values are the same limit. perMinute and concurrent are 0 if there is no such limit. It returns nil if there
+// are too many limits, or the bus has no cluster.
 func (b *Bus) Limit(name string, concurrent, perMinute int, u User) *Limit {
+	if b.conn == nil {
+		return nil
+	}
 	h := hmac.New(sha256.New, b.Key)
 	fmt.Fprintf(h, "limit %d %d %s", concurrent, perMinute, name)
-	key := hex.EncodeToString(h.Sum(nil)[:16])
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.limits[key]
-	if l == nil {
-		if len(b.limits) >= maxLimits || b.ctx.Err() != nil {
-			return nil
-		}
-		l = &Limit{
-			bus: b, key: key, most: [2]int{concurrent, perMinute}, kick: make(chan struct{}, 1), shares: 1,
-			begun: time.Now(), seen: map[string]beat{},
-		}
-		b.limits[key] = l
-		stop := b.receive(divided, key, func(string, string, []byte) { l.wake() })
-		stopHeld := b.receive(held, key, l.hold)
-		b.running.Go(func() {
-			l.keep()
-			stop()
-			stopHeld()
-		})
+	if b.limits >= maxLimits || b.ctx.Err() != nil {
+		return nil
 	}
-	l.mu.Lock()
-	l.users = append(l.users, u)
-	l.mu.Unlock()
-	l.wake()
+	b.limits++
+	l := &Limit{
+		bus: b, user: u, key: hex.EncodeToString(h.Sum(nil)[:16]), self: rand.Text(), most: [2]int{concurrent, perMinute},
+		kick: make(chan struct{}, 1), shares: 1, begun: time.Now(), seen: map[string]beat{},
+	}
+	stop := b.receive(divided, l.key, func(string, string, []byte) { l.wake() })
+	stopHeld := b.receive(held, l.key, l.hold)
+	b.running.Go(func() {
+		l.keep()
+		stop()
+		stopHeld()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.limits--
+	})
 	return l
 }
 
@@ -176,29 +176,29 @@ func (l *Limit) hold(_, _ string, body []byte) {
 	if _, err := fmt.Sscanf(string(body), "%t %d", &down, &ms); err != nil || ms < 0 {
 		return
 	}
-	l.mu.Lock()
-	users := l.users
-	l.mu.Unlock()
-	for _, u := range users {
-		u.Hold(down, time.Duration(ms)*time.Millisecond)
-	}
+	l.user.Hold(down, time.Duration(ms)*time.Millisecond)
 }
 
-// keep keeps the part of this server in line with its use, until the bus is closed.
+// keep keeps the part of the user in line with its use, until there will be none or the bus is closed.
 func (l *Limit) keep() {
 	for {
-		ctx, cancel := context.WithTimeout(l.bus.ctx, balanceEvery)
+		_, _, _, more := l.user.Use()
+		more = more && l.bus.ctx.Err() == nil
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.bus.ctx), balanceEvery)
 		err := errUnreachable
 		if l.bus.State().Connected {
-			err = l.balance(ctx)
+			err = l.balance(ctx, more)
 			if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) {
 				l.bus.failed(l.bus.explain(err))
 			}
 		}
-		if err != nil {
-			l.changed() // the part becomes the share when its time has passed
-		}
 		cancel()
+		if !more {
+			return
+		}
+		if err != nil {
+			l.user.Changed() // the part becomes the share when its time has passed
+		}
 		l.mu.Lock()
 		pause := balanceEvery
 		if l.wants {
@@ -209,50 +209,40 @@ func (l *Limit) keep() {
 		case <-l.kick:
 		case <-time.After(pause):
 		case <-l.bus.ctx.Done():
-			return
 		}
 	}
 }
 
-// use returns the use of all users in this process.
-func (l *Limit) use() (used, wanted [2]int) {
-	l.mu.Lock()
-	users := l.users
-	l.mu.Unlock()
-	var left []User
-	for _, u := range users {
-		running, waiting, sent, ok := u.Use()
-		if !ok {
-			continue
-		}
-		left = append(left, u)
-		used[0] += running
-		used[1] += sent
-		wanted[0] += running + waiting
-		wanted[1] += sent + waiting
-	}
-	if len(left) < len(users) {
-		l.mu.Lock()
-		l.users = append(left, l.users[len(users):]...)
-		l.mu.Unlock()
-	}
-	return used, wanted
-}
-
-// balance writes what this server needs of the limit, and takes what is free.
-func (l *Limit) balance(ctx context.Context) error {
+// balance writes what the user needs of the limit, and takes what is free. Without more, it gives everything back.
+func (l *Limit) balance(ctx context.Context, more bool) error {
 	if l.most == [2]int{} { // only what users are told matters
 		return nil
 	}
-	self := hex.EncodeToString(l.bus.seal.self[:])
 	for range attempts {
 		d, revision, err := l.read(ctx)
 		if err != nil {
 			return err
 		}
-		l.forget(&d, self, time.Now())
-		used, wanted := l.use()
-		was, part := d.divide(self, l.most, used, wanted)
+		l.forget(&d, time.Now())
+		was, part := share{}, [2]int{}
+		if more {
+			used, wanted := l.use()
+			was, part = d.divide(l.self, l.most, used, wanted)
+		} else {
+			delete(d.Users, l.self)
+		}
+		// What is given away is not used from now on, also if the bus does not answer. What was begun before counts.
+		l.mu.Lock()
+		for i := range l.part {
+			l.part[i] = min(l.part[i], part[i])
+		}
+		l.mu.Unlock()
+		if mine := d.Users[l.self]; mine != nil {
+			used, _ := l.use()
+			for i := range used {
+				mine.Part[i] = max(mine.Part[i], used[i])
+			}
+		}
 		body, err := json.Marshal(d)
 		if err != nil {
 			return err
@@ -261,20 +251,25 @@ func (l *Limit) balance(ctx context.Context) error {
 		_, err = l.bus.js.Publish(ctx, subject, l.bus.seal.seal(subject, body),
 			jetstream.WithExpectLastSequencePerSubject(revision))
 		if another(err) {
-			continue // another server was quicker
+			continue // another user was quicker
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			l.apply(&d, was, part)
 		}
-		l.apply(&d, self, was, part)
-		return nil
+		return err
 	}
-	return errors.New("too many servers divide it at once")
+	return errors.New("too many users divide it at once")
+}
+
+// use returns the use of the limit in this process.
+func (l *Limit) use() (used, wanted [2]int) {
+	running, waiting, sent, _ := l.user.Use()
+	return [2]int{running, sent}, [2]int{running + waiting, sent + waiting}
 }
 
 // read reads the record. It is empty if it is missing, or was not written by a server of this database.
 func (l *Limit) read(ctx context.Context) (d division, revision uint64, err error) {
-	d.Servers = map[string]*share{}
+	d.Users = map[string]*share{}
 	s := l.bus.records.Load()
 	if s == nil {
 		return d, 0, jetstream.ErrStreamNotFound
@@ -287,28 +282,28 @@ func (l *Limit) read(ctx context.Context) (d division, revision uint64, err erro
 	if err != nil {
 		return d, 0, err
 	}
-	if _, body, ok := l.bus.seal.open(subject, m.Data); !ok || json.Unmarshal(body, &d) != nil || d.Servers == nil {
-		d = division{Servers: map[string]*share{}}
+	if _, body, ok := l.bus.seal.open(subject, m.Data); !ok || json.Unmarshal(body, &d) != nil || d.Users == nil {
+		d = division{Users: map[string]*share{}}
 	}
-	for id, s := range d.Servers {
+	for id, s := range d.Users {
 		if s == nil || s.Part[0] < 0 || s.Part[1] < 0 {
-			delete(d.Servers, id)
+			delete(d.Users, id)
 		}
 	}
 	return d, m.Sequence, nil
 }
 
-// forget removes servers that have not been seen for long.
-func (l *Limit) forget(d *division, self string, now time.Time) {
+// forget removes users that have not been seen for long.
+func (l *Limit) forget(d *division, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range l.seen {
-		if d.Servers[id] == nil {
+		if d.Users[id] == nil {
 			delete(l.seen, id)
 		}
 	}
-	for id, s := range d.Servers {
-		if id == self {
+	for id, s := range d.Users {
+		if id == l.self {
 			continue
 		}
 		if b, ok := l.seen[id]; !ok || b.n != s.Beat {
@@ -317,21 +312,21 @@ func (l *Limit) forget(d *division, self string, now time.Time) {
 		}
 		switch since := now.Sub(l.seen[id].at); {
 		case since > rateLasts:
-			delete(d.Servers, id)
+			delete(d.Users, id)
 		case since > placesLast:
 			s.Part[0], s.Wants = 0, [2]uint64{}
 		}
 	}
 }
 
-// divide gives a server its part, and returns what it had before and what it may use. A server never has less than it
+// divide gives a user its part, and returns what it had before and what it may use. A user never has less than it
 // uses, never takes more than is free, and while others ask for more it may use no more than its share; the one that
 // has asked for the longest time may use one more.
 func (d *division) divide(self string, most, used, wanted [2]int) (was share, may [2]int) {
-	mine := d.Servers[self]
+	mine := d.Users[self]
 	if mine == nil {
 		mine = &share{}
-		d.Servers[self] = mine
+		d.Users[self] = mine
 	}
 	was = *mine
 	mine.Beat++
@@ -341,7 +336,7 @@ func (d *division) divide(self string, most, used, wanted [2]int) (was share, ma
 			continue
 		}
 		free, asking, first := most, 0, mine.Wants[i]
-		for id, s := range d.Servers {
+		for id, s := range d.Users {
 			if id == self {
 				continue
 			}
@@ -353,7 +348,7 @@ func (d *division) divide(self string, most, used, wanted [2]int) (was share, ma
 				}
 			}
 		}
-		part := max(wanted[i], most/len(d.Servers)) // a reserve, so that a request need not wait for the others
+		part := max(wanted[i], most/len(d.Users)) // a reserve, so that a request need not wait for the others
 		if asking > 0 {
 			part = min(wanted[i], most/(asking+1))
 			if mine.Wants[i] == first && wanted[i] > part {
@@ -373,14 +368,17 @@ func (d *division) divide(self string, most, used, wanted [2]int) (was share, ma
 }
 
 // apply puts a division that was written into effect here.
-func (l *Limit) apply(d *division, self string, was share, may [2]int) {
-	mine := d.Servers[self]
+func (l *Limit) apply(d *division, was share, may [2]int) {
+	mine := d.Users[l.self]
+	if mine == nil {
+		mine = &share{}
+	}
 	l.mu.Lock()
 	grown := may[0] > l.part[0] || may[1] > l.part[1]
-	l.part, l.has, l.kept, l.shares = may, mine.Part, time.Now().Round(0), len(d.Servers)
+	l.part, l.has, l.kept, l.shares = may, mine.Part, time.Now().Round(0), max(len(d.Users), 1)
 	l.asked, l.wants = false, mine.Wants != [2]uint64{}
-	for id, s := range d.Servers {
-		l.asked = l.asked || id != self && s.Wants != [2]uint64{}
+	for id, s := range d.Users {
+		l.asked = l.asked || id != l.self && s.Wants != [2]uint64{}
 	}
 	tell := l.asked && (mine.Part[0] < was.Part[0] || mine.Part[1] < was.Part[1]) || // others may take it
 		l.wants && mine.Wants != was.Wants // others should give some
@@ -389,17 +387,7 @@ func (l *Limit) apply(d *division, self string, was share, may [2]int) {
 		l.bus.tell(divided, l.key, nil)
 	}
 	if grown {
-		l.changed()
-	}
-}
-
-// changed tells the users that the part has changed.
-func (l *Limit) changed() {
-	l.mu.Lock()
-	users := l.users
-	l.mu.Unlock()
-	for _, u := range users {
-		u.Changed()
+		l.user.Changed()
 	}
 }
 

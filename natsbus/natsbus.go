@@ -65,7 +65,7 @@ type Bus struct {
 	mu     sync.Mutex
 	state  State
 	peers  map[string]peer
-	limits map[string]*Limit
+	limits int // users of limits
 }
 
 // State is the state of the connection to a cluster.
@@ -84,7 +84,7 @@ type State struct {
 func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 	b := &Bus{
 		Options: o, out: make(chan *nats.Msg, maxOut), broken: make(chan struct{}, 1),
-		peers: map[string]peer{}, limits: map[string]*Limit{},
+		peers: map[string]peer{},
 	}
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
