@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,7 @@ const (
 	patience = 5 * time.Second
 )
 
-// embedded is a NATS server inside this process, without a listener. What is queued is kept
-// in memory.
+// embedded is a NATS server inside this process, without a listener. It keeps the queued runs in memory.
 type embedded struct {
 	server *server.Server
 	conn   *nats.Conn
@@ -35,9 +35,8 @@ type embedded struct {
 	end    context.CancelFunc
 }
 
-// Open starts a queue in this process. A run whose lease is not kept for the time of lease is
-// given to another worker. dir is a folder that the server makes for itself.
-func Open(ctx context.Context, dir string, lease time.Duration) (_ Queue, err error) {
+// Open starts a queue in this process. dir is a folder that the server creates for itself.
+func Open(ctx context.Context, dir string) (_ Queue, err error) {
 	q := &embedded{}
 	q.open, q.end = context.WithCancel(context.Background())
 	defer func() {
@@ -63,12 +62,12 @@ func Open(ctx context.Context, dir string, lease time.Duration) (_ Queue, err er
 	if q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return nil, err
 	}
-	return q, q.declare(ctx, lease)
+	return q, q.declare(ctx)
 }
 
-// declare makes the stream of runs and the one consumer that all workers share. A run is in
-// the stream once, until the worker that has taken it is done with it.
-func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
+// declare creates the stream of runs and the one consumer that all workers share. A run is in the
+// stream once, until a worker takes it.
+func (q *embedded) declare(ctx context.Context) error {
 	s, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: stream, Subjects: []string{subject + "*"}, Storage: jetstream.MemoryStorage, MaxBytes: maxBytes,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: 1, DiscardNewPerSubject: true,
@@ -77,7 +76,7 @@ func (q *embedded) declare(ctx context.Context, lease time.Duration) error {
 		return err
 	}
 	q.worker, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease, MaxAckPending: -1, MaxDeliver: -1,
+		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: -1, MaxDeliver: -1,
 	})
 	return err
 }
@@ -102,10 +101,10 @@ func valid(run toolcrib.RunID) bool {
 	})
 }
 
-// Take implements [Queue]. It fetches one message at a time: a message that was fetched in advance
-// would use up its lease while it waits here. An iterator of jetstream with room for one message can
-// fail to ask for it, if it is used again right after the last one.
-func (q *embedded) Take(ctx context.Context) (Lease, error) {
+// Take implements [Queue]. It fetches one message at a time, so that none waits here while another worker
+// is free. An iterator of jetstream with room for one message can fail to ask for it, if it is used again
+// right after the last one.
+func (q *embedded) Take(ctx context.Context) (toolcrib.RunID, error) {
 	until, cancel := context.WithCancel(q.open) // without a deadline, which would end each request before its time
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -113,11 +112,15 @@ func (q *embedded) Take(ctx context.Context) (Lease, error) {
 		m, err := q.worker.Next(jetstream.FetchContext(until))
 		switch {
 		case err == nil:
-			return &message{q, m}, nil
+			// It is removed before the caller has it, so that it can be queued again. If that fails, it comes twice.
+			if err := m.DoubleAck(until); err != nil && until.Err() != nil {
+				return "", q.closed(cmp.Or(ctx.Err(), err))
+			}
+			return toolcrib.RunID(strings.TrimPrefix(m.Subject(), subject)), nil
 		case ctx.Err() != nil:
-			return nil, q.closed(ctx.Err())
+			return "", q.closed(ctx.Err())
 		case !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, jetstream.ErrNoHeartbeat): // the machine may have slept
-			return nil, q.closed(err)
+			return "", q.closed(err)
 		}
 	}
 }
@@ -131,7 +134,7 @@ func (q *embedded) Depth(ctx context.Context) (int, error) {
 	return int(info.NumPending), nil
 }
 
-// closed is err, or ErrClosed if that is why.
+// closed returns err, or ErrClosed if the queue was closed.
 func (q *embedded) closed(err error) error {
 	if err != nil && q.open.Err() != nil {
 		return ErrClosed
@@ -149,29 +152,4 @@ func (q *embedded) Close() {
 		q.server.Shutdown()
 		q.server.WaitForShutdown()
 	}
-}
-
-// message is a run that was taken.
-type message struct {
-	q *embedded
-	m jetstream.Msg
-}
-
-// Run implements [Lease].
-func (l *message) Run() toolcrib.RunID {
-	return toolcrib.RunID(strings.TrimPrefix(l.m.Subject(), subject))
-}
-
-// Keep implements [Lease]. It is like InProgress, but waits for a reply.
-func (l *message) Keep(ctx context.Context) error {
-	_, err := l.q.conn.RequestWithContext(ctx, l.m.Reply(), []byte("+WPI"))
-	return l.q.closed(err)
-}
-
-// Done implements [Lease].
-func (l *message) Done(ctx context.Context) error { return l.q.closed(l.m.DoubleAck(ctx)) }
-
-// Back implements [Lease].
-func (l *message) Back(_ context.Context, after time.Duration) error {
-	return l.q.closed(l.m.NakWithDelay(after))
 }

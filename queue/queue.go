@@ -1,41 +1,28 @@
-// Package queue says which worker takes up which run, and when. It is never the truth: the
-// journal is. A queue may lose everything, since a sweep over the runs that can continue puts
-// them in again; it may give a run to two workers, since the journal lets one of them append.
+// Package queue hands runs that can continue to workers, and wakes the workers. It is only a hint: what a
+// run is to do is in its journal, and who drives it is said by its lease. A queue may lose everything, since
+// a sweep over the runs that can continue puts them in again, and it may give a run to several workers, since
+// one of them gets the lease.
 package queue
 
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 )
 
-// Queue hands runs to workers. It is safe for use by many goroutines, and by the workers of
+// Queue hands runs to workers. It is safe for concurrent use by multiple goroutines, and by the workers of
 // several processes.
 type Queue interface {
-	// Put queues a run. It does nothing if the run is queued or a worker has it; put reports
-	// whether it did something.
+	// Put queues a run, unless it is queued already. put reports whether it did.
 	Put(ctx context.Context, run toolcrib.RunID) (put bool, err error)
-	// Take waits for a run and leases it to the caller.
-	Take(ctx context.Context) (Lease, error)
-	// Depth is how many runs are queued that no worker has taken.
+	// Take waits for a run and removes it from the queue.
+	Take(ctx context.Context) (toolcrib.RunID, error)
+	// Depth returns the number of queued runs.
 	Depth(ctx context.Context) (int, error)
-	// Close ends the queue. Leases of it can no longer be kept.
+	// Close closes the queue.
 	Close()
 }
 
-// Lease is a run that a worker has. If it is not kept for the time that the queue was opened
-// with, the queue gives the run to another worker.
-type Lease interface {
-	Run() toolcrib.RunID
-	// Keep begins the time of the lease again. Without an error, the queue knows.
-	Keep(ctx context.Context) error
-	// Done removes the run from the queue, so that it can be put in again.
-	Done(ctx context.Context) error
-	// Back gives the run back, to be taken after some time.
-	Back(ctx context.Context, after time.Duration) error
-}
-
-// ErrClosed says that the queue was closed.
+// ErrClosed reports that the queue was closed.
 var ErrClosed = errors.New("the queue is closed")

@@ -16,9 +16,9 @@ import (
 	"github.com/toolcrib/toolcrib/queue"
 )
 
-func open(t *testing.T, lease time.Duration) queue.Queue {
+func open(t *testing.T) queue.Queue {
 	t.Helper()
-	q, err := queue.Open(t.Context(), t.TempDir(), lease)
+	q, err := queue.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,25 +33,23 @@ func put(t *testing.T, q queue.Queue, run toolcrib.RunID, want bool) {
 	}
 }
 
-// take waits for a run for so long; nil = none came.
-func take(t *testing.T, q queue.Queue, most time.Duration) queue.Lease {
+// take waits for a run for a time. It returns "" if none came.
+func take(t *testing.T, q queue.Queue, most time.Duration) toolcrib.RunID {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	l, err := q.Take(ctx)
+	run, err := q.Take(ctx)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	return l
+	return run
 }
 
-func taken(t *testing.T, q queue.Queue, want toolcrib.RunID) queue.Lease {
+func taken(t *testing.T, q queue.Queue, want toolcrib.RunID) {
 	t.Helper()
-	l := take(t, q, 2*time.Minute)
-	if l == nil || l.Run() != want {
-		t.Fatalf("took %v, want %s", l, want)
+	if run := take(t, q, 2*time.Minute); run != want {
+		t.Fatalf("took %q, want %s", run, want)
 	}
-	return l
 }
 
 // depth waits until so many runs wait in the queue: the stream counts one a moment after it was put.
@@ -66,59 +64,54 @@ func depth(t *testing.T, q queue.Queue, want int) {
 	})
 }
 
-// A run is in the queue once, until its worker is done with it.
+// A run is in the queue once, until a worker takes it. Then it can be queued again.
 func TestQueue_Once(t *testing.T) {
-	q := open(t, time.Minute)
+	q := open(t)
 	put(t, q, "run_A", true)
 	put(t, q, "run_A", false)
 	put(t, q, "run_B", true)
 	depth(t, q, 2)
-	l := taken(t, q, "run_A")
+	taken(t, q, "run_A")
 	depth(t, q, 1)
-	put(t, q, "run_A", false)
-	if err := l.Done(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	put(t, q, "run_A", true)
 	taken(t, q, "run_B")
 	taken(t, q, "run_A")
-	if l := take(t, q, time.Second); l != nil {
-		t.Errorf("took %s, which others have", l.Run())
+	if run := take(t, q, time.Second); run != "" {
+		t.Errorf("took %s, which was taken before", run)
 	}
 }
 
-// What a worker no longer keeps is another's; what it keeps, or gives back for later, is not.
-func TestQueue_Lease(t *testing.T) {
-	const lease = 5 * time.Second
-	q := open(t, lease)
-	put(t, q, "run_kept", true)
-	put(t, q, "run_lost", true)
-	kept := taken(t, q, "run_kept")
-	taken(t, q, "run_lost")
+// Each run is given to one of several workers that wait.
+func TestQueue_ManyWorkers(t *testing.T) {
+	const runs = 100
+	q := open(t)
+	got := make(chan toolcrib.RunID)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			_ = kept.Keep(ctx)
-			time.Sleep(lease / 10)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for {
+				run, err := q.Take(ctx)
+				if err != nil {
+					return
+				}
+				got <- run
+			}
+		})
+	}
+	for i := range runs {
+		put(t, q, toolcrib.RunID(fmt.Sprint("run_", i)), true)
+	}
+	seen := map[toolcrib.RunID]bool{}
+	for range runs {
+		run := <-got
+		if seen[run] {
+			t.Errorf("%s was given to two", run)
 		}
-	}()
-	lost := taken(t, q, "run_lost")
-	start := time.Now()
-	if err := lost.Back(t.Context(), 200*time.Millisecond); err != nil {
-		t.Fatal(err)
+		seen[run] = true
 	}
-	put(t, q, "run_lost", false)
-	back := taken(t, q, "run_lost")
-	if after := time.Since(start); after < 100*time.Millisecond {
-		t.Errorf("what was given back for later came after %v", after)
-	}
-	if err := back.Done(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if l := take(t, q, time.Second); l != nil {
-		t.Errorf("%s is kept by its worker, and was given to another", l.Run())
-	}
+	cancel()
+	workers.Wait()
 }
 
 // listened is a context that reports when something waits for its end.
@@ -136,12 +129,10 @@ func (c *listened) Done() <-chan struct{} {
 // A queue that is closed says so, to those who wait too, and leaves nothing behind.
 func TestQueue_Closed(t *testing.T) {
 	here := goleak.IgnoreCurrent()
-	q, err := queue.Open(t.Context(), t.TempDir(), time.Minute)
+	q, err := queue.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, q, "run_A", true)
-	l := taken(t, q, "run_A")
 	waiting := make(chan error)
 	ctx := &listened{Context: context.Background(), heard: make(chan struct{})}
 	go func() {
@@ -153,7 +144,7 @@ func TestQueue_Closed(t *testing.T) {
 	_, put := q.Put(t.Context(), "run_B")
 	_, depth := q.Depth(t.Context())
 	for what, err := range map[string]error{
-		"Take": <-waiting, "Put": put, "Depth": depth, "Keep": l.Keep(t.Context()), "Done": l.Done(t.Context()), "Back": l.Back(t.Context(), 0),
+		"Take": <-waiting, "Put": put, "Depth": depth,
 	} {
 		if !errors.Is(err, queue.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
@@ -163,21 +154,21 @@ func TestQueue_Closed(t *testing.T) {
 }
 
 func TestQueue_InvalidIDs(t *testing.T) {
-	q := open(t, time.Minute)
+	q := open(t)
 	for _, id := range []toolcrib.RunID{"", "*", ">", "a.b", "run A", "run_\n", "run_ä"} {
 		if ok, err := q.Put(t.Context(), id); ok || toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("%q: %v, %v", id, ok, err)
 		}
 	}
-	if _, err := queue.Open(t.Context(), "/dev/null/x", time.Minute); err == nil {
+	if _, err := queue.Open(t.Context(), "/dev/null/x"); err == nil {
 		t.Error("a queue was opened in a folder that cannot be made")
 	}
 }
 
-// What it costs: the start, and a run that is put in, taken, and done.
+// What it costs: the start, and a run that is put in and taken.
 func BenchmarkQueue(b *testing.B) {
 	start := time.Now()
-	q, err := queue.Open(b.Context(), b.TempDir(), time.Minute)
+	q, err := queue.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -189,14 +180,10 @@ func BenchmarkQueue(b *testing.B) {
 		if _, err := q.Put(b.Context(), toolcrib.RunID(fmt.Sprint("run_", i))); err != nil {
 			b.Fatal(err)
 		}
-		l, err := q.Take(b.Context())
-		if err != nil {
+		if _, err := q.Take(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		waits = append(waits, time.Since(at))
-		if err := l.Done(b.Context()); err != nil {
-			b.Fatal(err)
-		}
 	}
 	slices.Sort(waits)
 	b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "pick-up-µs")

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -22,11 +23,12 @@ func (s *Service) Cancel(ctx context.Context, who toolcrib.Principal, name strin
 		return Run{}, toolcrib.Errorf(toolcrib.CodeConflict, "run %s (%s) has ended; there is nothing to cancel", rec.ID,
 			rec.Status)
 	}
-	leave, driven := s.Drivers.Take(rec.ID)
+	leave, err := s.Drivers.Take(ctx, rec.ID, nil)
 	switch {
-	case driven == nil:
+	case err == nil:
 		defer leave()
 		err = s.cancelHere(ctx, rec, agent.CancelBy(who))
+	case !errors.Is(err, store.ErrLeased):
 	case rec.Parent != "":
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "run %s is part of run %s; cancel that one", rec.ID, rec.Parent)
 	default:
@@ -59,11 +61,10 @@ const (
 
 // cancelThere asks the process that drives a run to end it, and waits until it has.
 func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agent.CancelError) error {
-	if err := s.Drivers.Request(rec.ID, by); err != nil {
-		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "run " + string(rec.ID) + " cannot be told to stop: " +
-			err.Error(), Err: err}
+	if err := s.Env.Store.RequestCancel(ctx, rec.ID, by.By, by.Token); err != nil {
+		return err
 	}
-	defer s.Drivers.RemoveRequest(rec.ID)
+	defer func() { _ = s.Env.Store.RequestCancel(context.WithoutCancel(ctx), rec.ID, "", "") }() // usually it has ended
 	for end := time.Now().Add(cancelWait); ; {
 		if err := worker.Pause(ctx, cancelLook); err != nil {
 			return err
@@ -78,10 +79,10 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 		if now.Status.Ended() {
 			return nil
 		}
-		if s.Drivers.Driven(rec.ID) {
+		if s.Drivers.Driven(ctx, rec.ID) {
 			continue
 		}
-		if leave, err := s.Drivers.Take(rec.ID); err == nil {
+		if leave, err := s.Drivers.Take(ctx, rec.ID, nil); err == nil {
 			defer leave()
 			// The process released the run before it read the request.
 			return s.cancelHere(ctx, now, by)
@@ -104,9 +105,6 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 }
 
 // Server returns the name of the process of a server on the data folder, or "" if none is running.
-func (s *Service) Server() string {
-	if !s.Drivers.Driven(worker.ServerLock) {
-		return ""
-	}
-	return s.Drivers.Process(worker.ServerLock)
+func (s *Service) Server(ctx context.Context) string {
+	return s.Drivers.Processes(ctx, worker.ServerRun)[worker.ServerRun]
 }

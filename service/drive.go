@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -101,7 +100,7 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, seen po
 	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }
 
-// A process drives the sub-agents of its run as runs of their own, under its lock and theirs. Each has its own
+// A process drives the sub-agents of its run as runs of their own, each under its own lease. Each has its own
 // approvals, but only the run at the top is resumed.
 
 // drive is one run in progress, with everything that it needs.
@@ -118,6 +117,8 @@ type drive struct {
 	unanswered map[string]bool   // approvals without an answer here, by their IDs
 	missing    []toolcrib.Notice // MCP servers that were missing when the run was resumed
 	asking     chan struct{}     // has an element while a nested call asks
+	stopped    context.Context   // ends when another process asks to cancel the run, or has taken it
+	stop       context.CancelCauseFunc
 
 	mu      sync.Mutex
 	top     toolcrib.RunID            // run that is driven, or "" if it has no ID yet
@@ -142,12 +143,13 @@ func (d *drive) carry(
 	ctx context.Context, before *agent.State, begin func(context.Context, *agent.Runner) (*agent.State, error),
 ) (*agent.State, error) {
 	defer d.release()
-	ctx, unwatch := d.cancellable(ctx)
-	defer unwatch()
 	options, err := d.options()
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.stopped, func() { cancel(context.Cause(d.stopped)) })()
 	if options.Approver = d.front.Approver; options.Approver != nil {
 		options.Who = d.who
 	}
@@ -166,8 +168,8 @@ func (d *drive) carry(
 		d.announceLeft(ctx, state)
 	}
 	// Some tools may not have ended with the run.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), worker.ToolGrace)
-	defer cancel()
+	ending, end := context.WithTimeout(context.WithoutCancel(ctx), worker.ToolGrace)
+	defer end()
 	if late := runner.Wait(ending); late != nil {
 		d.log.WarnContext(ctx, "tools were left behind", "error", late)
 	}
@@ -230,28 +232,6 @@ func (d *drive) driven() (run toolcrib.RunID, ok bool) {
 	return d.top, d.top != "" && !d.left
 }
 
-// cancelEvery is how often a driver looks for a request to cancel its run.
-const cancelEvery = 200 * time.Millisecond
-
-// cancellable returns a context that ends when another process asks to cancel the run. stop must be called.
-func (d *drive) cancellable(ctx context.Context) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		for worker.Pause(ctx, cancelEvery) == nil {
-			if run, ok := d.driven(); ok {
-				if by := d.s.Drivers.Requested(run); by != nil {
-					cancel(by)
-				}
-			}
-		}
-	})
-	return ctx, func() {
-		cancel(nil)
-		looking.Wait()
-	}
-}
-
 // observed returns the journal of runs as telemetry observes it.
 func (s *Service) observed(j toolcrib.Journal) toolcrib.Journal {
 	if s.Env.Observe == nil {
@@ -265,6 +245,9 @@ func (d *drive) options() (agent.Options, error) {
 	s, c := d.s, d.s.Env.Config
 	var err error
 	d.asking = make(chan struct{}, 1)
+	if d.stop == nil {
+		d.stopped, d.stop = context.WithCancelCause(context.Background())
+	}
 	if d.log = d.front.Log; d.log == nil && s.Env.Log != nil {
 		d.log, err = s.Env.Log()
 	}
@@ -326,6 +309,7 @@ func (d *drive) options() (agent.Options, error) {
 
 // wrote receives the events of a run that were appended.
 func (d *drive) wrote(ctx context.Context, run toolcrib.RunID, events []toolcrib.Event) {
+	d.s.Drivers.Wrote(run, events)
 	if run != d.top {
 		return
 	}
@@ -342,12 +326,8 @@ func (d *drive) wrote(ctx context.Context, run toolcrib.RunID, events []toolcrib
 
 func (d *drive) newID(prefix string) string {
 	id := d.s.ids.next(prefix)
-	if prefix == "run_" {
-		leave, err := d.s.Drivers.Take(toolcrib.RunID(id))
-		if err != nil { // no other process can have a new run
-			leave = func() {}
-		}
-		d.take(toolcrib.RunID(id), leave)
+	if run := toolcrib.RunID(id); prefix == "run_" {
+		d.take(run, d.s.Drivers.Begin(run, d.stop))
 	}
 	return id
 }
@@ -358,7 +338,7 @@ func (d *drive) subAgent(ctx context.Context, who toolcrib.Principal, name, work
 }
 
 func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
-	leave, err := d.s.Drivers.Take(run)
+	leave, err := d.s.Drivers.Take(context.Background(), run, d.stop)
 	if err != nil {
 		return nil, err
 	}

@@ -162,7 +162,8 @@ func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeReq
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.takeUp(rec)
+	stopped, stop := context.WithCancelCause(context.Background())
+	leave, err := s.takeUp(ctx, rec, stop)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +193,7 @@ func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeReq
 	if a.drive, a.chosen, err = s.driveAgain(a.state, needed, who, approve, q.Model, f); err != nil {
 		return nil, err
 	}
+	a.stopped, a.stop = stopped, stop
 	for _, n := range a.missing {
 		s.Env.Notice(n.Message)
 	}
@@ -409,7 +411,7 @@ func (s *Service) driveAgain(
 }
 
 // takeUp claims the run for this process.
-func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
+func (s *Service) takeUp(ctx context.Context, rec store.RunRecord, stop func(error)) (leave func(), err error) {
 	if rec.Driver != "" && rec.Driver != s.Env.Driver && !rec.Status.Ended() {
 		why := "it belongs to the command line that started it, and is resumed there"
 		if rec.Driver == env.DriverServer {
@@ -417,12 +419,13 @@ func (s *Service) takeUp(rec store.RunRecord) (leave func(), err error) {
 		}
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is not resumed here: %s", rec.ID, why)
 	}
-	if leave, err = s.Drivers.Take(rec.ID); err != nil {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict,
+	if leave, err = s.Drivers.Take(ctx, rec.ID, stop); errors.Is(err, store.ErrLeased) {
+		by := cmp.Or(s.Drivers.Processes(ctx, rec.ID)[rec.ID], "another process") // which may have released it since
+		err = toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is active: %s is running it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",
-			rec.ID, s.Drivers.Process(rec.ID), rec.ID, rec.ID)
+			rec.ID, by, rec.ID, rec.ID)
 	}
-	return leave, nil
+	return leave, err
 }
 
 // freeWait is how long the process that drives the runs above may take to release a run that was decided on, and
@@ -436,10 +439,13 @@ const (
 // continues the runs below when the other calls of its turn are done.
 func (s *Service) awaitFree(ctx context.Context, run, part toolcrib.RunID) error {
 	for end := time.Now().Add(freeWait); ; {
-		leave, err := s.Drivers.Take(run)
+		leave, err := s.Drivers.Take(ctx, run, nil)
 		if err == nil {
 			leave() // takeUp claims it again
 			return nil
+		}
+		if !errors.Is(err, store.ErrLeased) {
+			return err
 		}
 		if time.Now().After(end) {
 			return &ElsewhereError{Run: part, Top: run}

@@ -102,8 +102,7 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 		if err != nil {
 			return nil, "", err
 		}
-		for _, rec := range page.Runs {
-			v := s.runOf(who, rec)
+		for _, v := range s.runsOf(ctx, who, page.Runs) {
 			switch {
 			case !q.fits(&v):
 				continue
@@ -126,10 +125,27 @@ func (s *Service) Runs(ctx context.Context, who toolcrib.Principal, q RunsQuery)
 	return runs, "", nil
 }
 
-// interrupted reports whether a run of these drivers was interrupted: it has not ended, its status is running, and no
-// process holds it.
-func (s *Service) interrupted(rec store.RunRecord) bool {
-	return rec.Driver == s.Env.Driver && rec.Status == toolcrib.StatusRunning && !s.Drivers.Driven(rec.ID)
+// runsOf returns runs without their traces. Of these drivers, one that is running according to its record and that no
+// process drives was interrupted.
+func (s *Service) runsOf(ctx context.Context, who toolcrib.Principal, recs []store.RunRecord) []Run {
+	runs := make([]Run, len(recs))
+	var running []toolcrib.RunID
+	for i, rec := range recs {
+		runs[i] = s.runOf(who, rec)
+		if s.interruptible(&rec) {
+			running = append(running, rec.ID)
+		}
+	}
+	driven := s.Drivers.Processes(ctx, running...)
+	for i := range recs {
+		runs[i].Interrupted = s.interruptible(&recs[i]) && driven[recs[i].ID] == ""
+	}
+	return runs
+}
+
+// interruptible reports whether a run of these drivers was interrupted if no process drives it.
+func (s *Service) interruptible(rec *store.RunRecord) bool {
+	return rec.Driver == s.Env.Driver && rec.Status == toolcrib.StatusRunning
 }
 
 // Run returns a run with its trace, found as by [Service.FindRun]. If its content was pruned, it returns what the store
@@ -171,7 +187,8 @@ func (s *Service) FindRun(ctx context.Context, who toolcrib.Principal, name stri
 // withRelated returns a run with fields about the runs above and below it. They are empty if those cannot be read.
 func (s *Service) withRelated(ctx context.Context, who toolcrib.Principal, rec store.RunRecord) Run {
 	v := s.runOf(who, rec)
-	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(rec.ID), rec.Driver
+	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(ctx, rec.ID), rec.Driver
+	v.Interrupted = s.interruptible(&rec) && !v.Driven
 	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
 	if rec.Parent != "" {
 		if above, err := s.Env.Store.Run(ctx, rec.Parent); err == nil {
@@ -366,9 +383,11 @@ func (s *Service) endRuns(ctx context.Context, who toolcrib.Principal, f store.F
 
 // denyHere ends a run, unless a process drives it: then its next call ends it.
 func (s *Service) denyHere(ctx context.Context, rec store.RunRecord, why string) error {
-	leave, driven := s.Drivers.Take(rec.ID)
-	if driven != nil {
+	leave, err := s.Drivers.Take(ctx, rec.ID, nil)
+	if errors.Is(err, store.ErrLeased) {
 		return nil
+	} else if err != nil {
+		return err
 	}
 	defer leave()
 	r, err := s.runner(rec)

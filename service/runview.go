@@ -49,7 +49,7 @@ func childrenOf(s *agent.State) []api.Child {
 	return all
 }
 
-// runOf returns a run without its trace, as in lists.
+// runOf returns a run without its trace, and without whether it was interrupted.
 func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 	if !s.Env.ReadsDetails(who) {
 		rec = rec.Public()
@@ -59,7 +59,7 @@ func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 		User: rec.User, Actor: rec.Actor, Token: rec.Token,
 		SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
 		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
-		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace, Interrupted: s.interrupted(rec),
+		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace,
 	}
 	if !rec.EndedAt.IsZero() {
 		ended := rec.EndedAt

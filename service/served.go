@@ -493,7 +493,7 @@ func (v *Serving) Collect(ctx context.Context, id string, patience time.Duration
 			return nil, err
 		}
 		over := rec.Status.Ended() || !time.Now().Before(end)
-		if !over && !s.Drivers.Driven(rec.ID) {
+		if !over && !s.Drivers.Driven(ctx, rec.ID) {
 			if over, err = v.continueRun(ctx, rec.ID, a); err != nil {
 				return nil, err
 			}

@@ -34,7 +34,7 @@ type Service struct {
 
 // folder is shared by all services of one data folder.
 type folder struct {
-	Drivers worker.Drivers
+	Drivers *worker.Drivers
 
 	inEffect atomic.Pointer[Service] // set by Reload
 
@@ -46,7 +46,7 @@ type folder struct {
 // New returns a service. It opens nothing, because many operations need no store.
 func New(o env.Options) *Service {
 	e := env.New(o)
-	f := &folder{Drivers: worker.NewLockFiles(o.DataDir)}
+	f := &folder{Drivers: worker.NewDrivers(e)}
 	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: f}
 	s.People = people.New(e, s.endRuns)
 	s.Policy = policy.New(e, s.MCP, s.People)

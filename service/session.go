@@ -108,9 +108,9 @@ func (s *Service) EnterSession(ctx context.Context, who toolcrib.Principal, name
 // process drives ends by itself, or can be cancelled.
 func (s *Service) sessionBusy(ctx context.Context, info *store.SessionInfo) error {
 	run := info.LastRun
-	if info.Status == toolcrib.StatusRunning && s.Drivers.Driven(run) {
+	if by := s.Drivers.Processes(ctx, run)[run]; info.Status == toolcrib.StatusRunning && by != "" {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "session %s is in use: %s is running run %s; wait until it ends, or cancel it: %s runs cancel %s",
-			info.ID, s.Drivers.Process(run), run, s.Env.Self, run)
+			info.ID, by, run, s.Env.Self, run)
 	}
 	busy := &store.SessionBusyError{Session: info.ID, Run: run, Status: info.Status}
 	if s.Env.Driver == env.DriverServer { // the client has no command line here
@@ -192,11 +192,7 @@ func (s *Service) SessionRuns(ctx context.Context, who toolcrib.Principal, id to
 		return nil, err
 	}
 	list, err := store.SessionRuns(ctx, s.Env.Store, info.User, info.ID)
-	runs := make([]Run, len(list))
-	for i, rec := range list {
-		runs[i] = s.runOf(who, rec)
-	}
-	return runs, err
+	return s.runsOf(ctx, who, list), err
 }
 
 // LastRun returns the newest run of a session that who may see.

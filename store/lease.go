@@ -46,7 +46,7 @@ type Owner struct {
 	Machine string // identifies processes that can look at each other; "" if unknown
 	PID     int
 	Started int64         // when the process started, in a unit of the system; 0 if unknown
-	Lease   time.Duration // how long the lease of a new run lasts; not stored
+	Lease   time.Duration // how long the lease of a new run lasts; of an existing lease, how long it lasts
 }
 
 // Lease is the lease of a run.

@@ -307,7 +307,7 @@ func (a *app) detach(
 	}
 	by := a.place()
 	if a.remote == nil {
-		by = a.service.Server()
+		by = a.service.Server(ctx)
 	}
 	if by != "" {
 		fmt.Fprintf(a.err, "The server (%s) continues it; `%s runs events %s --follow` shows it.\n", by, a.self(),

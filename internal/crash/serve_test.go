@@ -4,6 +4,7 @@ package crash
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -48,7 +50,7 @@ var towns = flag.Int("crash.towns", 2, "how many stories of several servers and 
 // houseEnv makes a program play a server: an order as JSON.
 const houseEnv = "TOOLCRIB_CRASH_HOUSE"
 
-// houseLease is how long a worker of a server keeps its run that says nothing.
+// houseLease is how long a server keeps its runs without renewing their leases.
 const houseLease = 1500 * time.Millisecond
 
 // houseOrder is on what a process serves, and at which of its appends it dies.
@@ -57,6 +59,7 @@ type houseOrder struct {
 	Kill  int64         // 0 = it lives
 	When  string        // before, during or after
 	Delay time.Duration // with during
+	Lease time.Duration // 0 = houseLease
 }
 
 // playHouse plays a server, if the program was started as one; then it does not return.
@@ -65,7 +68,7 @@ func playHouse() { play(houseEnv, (*houseOrder).serve) }
 func (o *houseOrder) serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := houseService(o.Dir)
+	s, err := houseService(o.Dir, cmp.Or(o.Lease, houseLease))
 	if err != nil {
 		return err
 	}
@@ -86,13 +89,13 @@ func (o *houseOrder) serve() error {
 	return errors.Join(h.Serve(ctx, l, "", ""), s.Close())
 }
 
-func houseService(dir string) (*service.Service, error) {
+func houseService(dir string, lease time.Duration) (*service.Service, error) {
 	c, err := config.Load(config.Source{Path: filepath.Join(dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
 	if err != nil {
 		return nil, err
 	}
 	return service.New(env.Options{
-		Config: c, DataDir: filepath.Join(dir, "data"), Driver: env.DriverServer, Lease: houseLease,
+		Config: c, DataDir: filepath.Join(dir, "data"), Driver: env.DriverServer, Lease: lease,
 		NoSandbox: func() string { return "" },
 	}), nil
 }
@@ -177,7 +180,7 @@ server: {auth: none}
 	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := houseService(w.dir)
+	s, err := houseService(w.dir, houseLease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,6 +459,49 @@ func TestServe_Sample(t *testing.T) {
 			}
 			t.Logf("%d servers, %d operations, %s", w.opened, w.ops, time.Since(began).Round(time.Millisecond))
 		})
+	}
+}
+
+// A run of a server that was killed is continued by another one on the same machine at its next look, not only when its
+// lease has ended.
+func TestServe_Killed(t *testing.T) {
+	if process.Self().Machine == "" {
+		t.Skip("processes are not looked at here")
+	}
+	w := newTown(t, 1)
+	free := make(chan struct{})
+	w.hold = func(_ string, turn int) <-chan struct{} {
+		if turn == 0 {
+			return free
+		}
+		return closed
+	}
+	w.orders = []*houseOrder{{Lease: time.Hour}, {Lease: time.Hour}}
+	killed := w.open()
+	v, err := w.visit("visit-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan error, 1)
+	go func() { begun <- v.begin() }()
+	w.eventually(func() bool { return w.asked["visit-0/0"] == 1 })
+	w.open()
+	began := time.Now()
+	_ = killed.cmd.Process.Kill()
+	w.eventually(func() bool { return w.asked["visit-0/0"] == 2 })
+	t.Logf("continued after %s", time.Since(began).Round(time.Millisecond))
+	close(free)
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	run, err := v.stay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := v.check(run)
+	w.end()
+	for _, p := range append(problems, w.verify()...) {
+		t.Error(p)
 	}
 }
 

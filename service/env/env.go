@@ -6,6 +6,7 @@ package env
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -40,7 +42,8 @@ type Env struct {
 
 // folder is shared by all Envs of one data folder.
 type folder struct {
-	Store store.Store // nil until it is opened
+	Store store.Store         // nil until it is opened
+	Owner func() *store.Owner // owner of the leases of this process
 
 	noticing sync.Mutex // held while a notice of [Env.Serial] is passed on
 	mu       sync.Mutex
@@ -79,7 +82,8 @@ type Options struct {
 	Started time.Time
 	// Observe wraps the journal that runs are driven with, to see what is appended. If nil, it is used as it is.
 	Observe func(toolcrib.Journal) toolcrib.Journal
-	// Lease is how long a worker of a pool keeps its run without renewing it. If 0, 4 seconds.
+	// Lease is how long a process keeps its runs without renewing their leases, with the moment in which it can still
+	// renew one whose time has passed. If 0, 4 seconds.
 	Lease time.Duration
 	// Share returns this process's share of the limits of a provider, which several processes have together. If it is
 	// nil, or returns nil, they are those of this process alone.
@@ -105,6 +109,7 @@ func New(o Options) *Env {
 	}
 	o.Self = cmp.Or(o.Self, "toolcrib")
 	o.SelfHere = cmp.Or(o.SelfHere, o.Self)
+	o.Lease = cmp.Or(o.Lease, 4*time.Second)
 	if o.Mask == nil {
 		o.Mask = guard.NewMasker()
 	}
@@ -117,7 +122,14 @@ func New(o Options) *Env {
 	if o.NoSandbox == nil {
 		o.NoSandbox = shell.Problem
 	}
-	return &Env{Options: o, folder: &folder{}}
+	owner := sync.OnceValue(func() *store.Owner {
+		host, _ := os.Hostname() // for people
+		self := process.Self()
+		return &store.Owner{
+			ID: rand.Text(), Host: host, Machine: self.Machine, PID: self.PID, Started: self.Started, Lease: o.Lease * 3 / 4,
+		}
+	})
+	return &Env{Options: o, folder: &folder{Owner: owner}}
 }
 
 // Under returns an Env of the same data folder under another configuration.
@@ -157,6 +169,7 @@ func (e *Env) open(ctx context.Context, o sqlite.Options) (err error) {
 	if o.Keys, err = e.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
 		return err
 	}
+	o.Owner = *e.Owner()
 	path := e.Database()
 	opened, err := sqlite.Open(ctx, path, o)
 	if errors.Is(err, store.ErrUnavailable) { // SQLite says no more of a folder that cannot be written

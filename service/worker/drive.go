@@ -34,9 +34,6 @@ type Drive struct {
 	sent    toolcrib.Seq  // last kept frame that the subscriptions have received
 }
 
-// errLost is the cause when a worker stops because its lease has expired: another one may have its run.
-var errLost = errors.New("the worker lost its lease")
-
 // Drive returns the drive of a run. If the pool has none, it watches the run. It is nil if run is "".
 func (p *Pool) Drive(run toolcrib.RunID) *Drive {
 	if run == "" {

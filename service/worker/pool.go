@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,9 +19,6 @@ import (
 const (
 	// maxDrives is the number of runs that a [Pool] drives at a time.
 	maxDrives = 256
-	// runLease is how long a worker keeps its run without renewing the lease. A run whose worker hangs continues with
-	// another one within twice this time.
-	runLease = 4 * time.Second
 	// beginWait is how long a request waits for a worker to begin its run.
 	beginWait = time.Second
 	// settleWait is how long the queue may take to answer.
@@ -36,17 +32,15 @@ const (
 // interrupted. The client may disconnect. Every run continues in the same way: it is queued, and a worker takes it.
 type Pool struct {
 	env     *env.Env
-	drivers Drivers
+	drivers *Drivers
 	runner  Runner
 	queue   queue.Queue
 	log     *slog.Logger
-	lease   time.Duration
 
-	ctx      context.Context // of the runs
-	end      context.CancelCauseFunc
-	running  sync.WaitGroup
-	slots    chan struct{} // one for each busy worker
-	stopBeat func()
+	ctx     context.Context // of the runs
+	end     context.CancelCauseFunc
+	running sync.WaitGroup
+	slots   chan struct{} // one for each busy worker
 
 	mu       sync.Mutex
 	drives   map[*Drive]bool           // the active drives
@@ -60,7 +54,7 @@ type Pool struct {
 // Options configure a [Pool].
 type Options struct {
 	Env     *env.Env
-	Drivers Drivers
+	Drivers *Drivers
 	Runner  Runner
 	Queue   queue.Queue // if nil, one in this process is used
 	Log     *slog.Logger
@@ -94,27 +88,19 @@ type waiting struct {
 
 // New returns a pool. It looks for runs that can continue until Close is called.
 func New(o Options) (*Pool, error) {
-	lease := cmp.Or(o.Env.Lease, runLease)
 	if o.Queue == nil {
 		var err error
-		if o.Queue, err = queue.Open(context.Background(), filepath.Join(o.Env.DataDir, queueDir), lease); err != nil {
+		if o.Queue, err = queue.Open(context.Background(), filepath.Join(o.Env.DataDir, queueDir)); err != nil {
 			return nil, err
 		}
 	}
 	p := &Pool{
-		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, log: o.Log, lease: lease,
+		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, log: o.Log,
 		slots: make(chan struct{}, maxDrives), drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{},
 		waiting: map[toolcrib.RunID]waiting{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
-	beat, stop := context.WithCancel(context.Background())
-	var beats sync.WaitGroup
-	beats.Go(func() { p.beat(beat) })
-	p.stopBeat = func() {
-		stop()
-		beats.Wait()
-	}
 	p.running.Go(p.take)
 	p.running.Go(p.sweep)
 	p.running.Go(p.expireClients)
@@ -143,7 +129,6 @@ func (p *Pool) Close(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	p.stopBeat()
 	p.queue.Close()
 	return err
 }
@@ -157,8 +142,8 @@ func (p *Pool) Begin(
 	if err != nil {
 		return nil, err
 	}
-	w := p.newWork(d, nil)
-	w.subscription = s
+	w := p.newWork(d)
+	w.starts, w.subscription = true, s
 	p.mu.Lock()
 	if d.work, d.held = w, false; p.ctx.Err() != nil {
 		p.drop(d, p.closing(""))

@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/service"
@@ -52,6 +53,7 @@ type poolHouse struct {
 	t    *testing.T
 	dir  string
 	more string
+	wrap func(store.Store) store.Store // what open does with the store; may be nil
 	s    *service.Service
 	pool *service.Pool
 }
@@ -59,6 +61,14 @@ type poolHouse struct {
 var ann = toolcrib.Principal{User: "ann"}
 
 func poolOn(t *testing.T, more string, lease time.Duration, wrap func(queue.Queue) queue.Queue) *poolHouse {
+	t.Helper()
+	h := newHouse(t, more)
+	h.s, h.pool = h.open(lease, wrap)
+	return h
+}
+
+// newHouse returns a data folder without a pool.
+func newHouse(t *testing.T, more string) *poolHouse {
 	t.Helper()
 	h := &poolHouse{t: t, dir: t.TempDir(), more: more}
 	for name, text := range map[string]string{
@@ -68,7 +78,6 @@ func poolOn(t *testing.T, more string, lease time.Duration, wrap func(queue.Queu
 	} {
 		h.write(name, text)
 	}
-	h.s, h.pool = h.open(lease, wrap)
 	return h
 }
 
@@ -100,7 +109,10 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 	if err := s.Env.Open(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
-	q, err := queue.Open(h.t.Context(), h.t.TempDir(), cmp.Or(lease, 4*time.Second))
+	if h.wrap != nil {
+		s.Env.Store = h.wrap(s.Env.Store)
+	}
+	q, err := queue.Open(h.t.Context(), h.t.TempDir())
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -180,54 +192,52 @@ func (h *poolHouse) takenUp(run toolcrib.RunID) (n int) {
 	return n
 }
 
-// faulty is a queue whose leases are not renewed: the worker believes that they are, or knows that they are not.
-type faulty struct {
-	queue.Queue
-	silent, cut atomic.Bool
+// cutOff is a store that renews no leases, like one that cannot be reached.
+type cutOff struct {
+	store.Store
+	cut     atomic.Bool
+	wait    chan struct{} // renewals wait until it is closed; may be nil
+	renewed atomic.Int32
+	swept   atomic.Int32
 }
 
-type faultyLease struct {
-	queue.Lease
-	q *faulty
+func (s *cutOff) Undriven(ctx context.Context, driver string, limit int) ([]toolcrib.RunID, error) {
+	s.swept.Add(1)
+	return s.Store.Undriven(ctx, driver, limit)
 }
 
-func (q *faulty) Take(ctx context.Context) (queue.Lease, error) {
-	l, err := q.Queue.Take(ctx)
-	return &faultyLease{l, q}, err
-}
-
-func (l *faultyLease) Keep(ctx context.Context) error {
-	switch {
-	case l.q.silent.Load():
-		return errors.New("nobody hears this")
-	case l.q.cut.Load():
-		return context.DeadlineExceeded
+func (s *cutOff) RenewLeases(ctx context.Context) ([]store.Lease, error) {
+	if s.wait != nil {
+		<-s.wait
 	}
-	return l.Lease.Keep(ctx)
+	if s.cut.Load() {
+		return nil, &store.Error{Kind: store.ErrUnavailable}
+	}
+	s.renewed.Add(1)
+	return s.Store.RenewLeases(ctx)
 }
 
-// A run whose worker hangs is given to another worker. The journal accepts nothing more from the first one, and each
-// call is made once.
-func TestPool_HungWorker(t *testing.T) {
+// A process that cannot renew the leases of its runs leaves them, and another process continues them. The journal
+// accepts nothing more from the first one, and each call is made once.
+func TestPool_CutOff(t *testing.T) {
 	const lease = time.Second
-	q := &faulty{}
-	h := poolOn(t, "", lease, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
-	q.silent.Store(true)
-	h.write("slow.script", "- {text: slowly, delay: 5s}\n")
-	d := h.queue("slow")
-	for end := time.Now().Add(patience); h.takenUp(d.ID()) < 2; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no other worker has taken the run")
-		}
+	h := newHouse(t, "")
+	h.wrap = func(s store.Store) store.Store {
+		cut := &cutOff{Store: s}
+		cut.cut.Store(true)
+		return cut
 	}
-	h.write("slow.script", "- {text: slowly}\n") // for another worker, if the machine suspends one
-	q.silent.Store(false)
+	h.s, h.pool = h.open(lease, nil)
+	h.wrap = nil
+	h.write("slow.script", "- {text: never, delay: 10m}\n")
+	d := h.start("slow")
+	_, other := h.open(lease, nil)
+	waittest.Until(t, "another process continues the run", func() bool { return h.takenUp(d.ID()) > 1 && !h.pool.HasWorker(d.ID()) })
+	if run, err := other.Cancel(t.Context(), ann, string(d.ID())); err != nil || run.Status != toolcrib.StatusCancelled {
+		t.Errorf("%+v, %v", run, err)
+	}
 	if err := d.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	rec := h.record(d.ID())
-	if rec.Status != toolcrib.StatusCompleted || rec.Content != "slowly" {
-		t.Errorf("%s %q, error %+v", rec.Status, rec.Content, rec.Error)
+		t.Error(err)
 	}
 	if v, err := h.s.Env.Store.Verify(t.Context(), d.ID()); err != nil {
 		t.Errorf("%+v, %v", v, err)

@@ -23,16 +23,14 @@ const (
 // sweep queues runs that can continue until the pool is closed: the queue may have lost them, another process may have
 // decided about them, or their time has come.
 func (p *Pool) sweep() {
-	var unmark func()
-	defer func() {
-		if unmark != nil {
-			unmark()
-		}
-	}()
+	unmark := func() {}
+	defer func() { unmark() }()
 	for {
 		start := time.Now()
-		if unmark == nil {
-			unmark = p.mark()
+		if p.env.Driver == env.DriverServer && !p.drivers.Driven(p.ctx, ServerRun) {
+			if leave, err := p.drivers.Take(p.ctx, ServerRun, nil); err == nil { // otherwise another server was quicker
+				unmark = leave
+			}
 		}
 		err := p.queueInterrupted(p.ctx)
 		if err == nil {
@@ -53,40 +51,39 @@ func untilSweep(took time.Duration) time.Duration {
 	return min(max(sweepEvery, sweepPart*took), sweepMost)
 }
 
-// ServerLock is claimed like a run by a server, so that other processes see that the data folder has one.
-const ServerLock toolcrib.RunID = "server"
-
-// mark claims [ServerLock], unless another server has it.
-func (p *Pool) mark() (unmark func()) {
-	if p.env.Driver != env.DriverServer || p.drivers.Driven(ServerLock) {
-		return nil
-	}
-	unmark, _ = p.drivers.Take(ServerLock) // with an error another server was quicker
-	return unmark
-}
-
 // queueInterrupted queues the runs of these drivers that no process has and that wait for nothing.
 func (p *Pool) queueInterrupted(ctx context.Context) error {
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusRunning, toolcrib.StatusQueued}, Limit: store.MaxLimit}
-	for rec, err := range p.env.Each(ctx, f) {
-		if err != nil {
-			return err
+	if err := p.drivers.endDead(ctx); err != nil {
+		return err
+	}
+	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, maxKnown)
+	for _, run := range runs {
+		if p.skips(run) {
+			continue
 		}
-		rec, err := p.env.Top(ctx, rec)
-		if err != nil || rec.Driver != p.env.Driver || rec.Status.Ended() {
+		rec, err := p.env.Store.Run(ctx, run)
+		if err == nil {
+			rec, err = p.env.Top(ctx, rec)
+		}
+		if err != nil || rec.Driver != p.env.Driver || rec.Status.Ended() || rec.ID != run && p.skips(rec.ID) {
 			continue // runs verify reports a run that cannot be read
 		}
-		p.mu.Lock()
-		d := p.runs[rec.ID]
-		skip := d != nil && d.taken() || time.Now().Before(p.failed[rec.ID].next)
-		_, waits := p.waiting[rec.ID]
-		waits = waits && p.reached(rec.User, rec.Agent) != "" // its place may have become free in another process
-		p.mu.Unlock()
-		if !skip && !waits && (d != nil || !p.drivers.Driven(rec.ID)) {
+		if rec.ID == run || !p.drivers.Driven(ctx, rec.ID) {
 			p.put(rec.ID)
 		}
 	}
-	return nil
+	return err
+}
+
+// skips reports whether a run that no process has is not queued now: it has a worker here, is to be resumed later, or
+// waits for its place.
+func (p *Pool) skips(run toolcrib.RunID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.runs[run]
+	w, waits := p.waiting[run]
+	return d != nil && d.taken() || time.Now().Before(p.failed[run].next) ||
+		waits && p.reached(w.user, w.agent) != "" // its place may have become free in another process
 }
 
 // queueDue queues runs whose time has come: their provider is to be asked again, their approval has expired, or the run

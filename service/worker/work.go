@@ -9,7 +9,6 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -25,29 +24,14 @@ type Work struct {
 	after        toolcrib.Seq  // last event of the run before the worker took it
 	starts       bool          // the worker starts the run
 	subscription *Subscription // made before the run starts, or nil
-
-	// Guarded by the pool.
-	lease queue.Lease
-	kept  time.Time // last time that the queue has confirmed the lease
 }
 
-// newWork returns the work on the run of a drive, which is a new run if lease is nil.
-func (p *Pool) newWork(d *Drive, lease queue.Lease) *Work {
-	w := &Work{drive: d, lease: lease, kept: time.Now(), over: make(chan struct{})}
-	if lease == nil {
-		w.starts, w.lease = true, unqueued{}
-	}
+// newWork returns the work on the run of a drive.
+func (p *Pool) newWork(d *Drive) *Work {
+	w := &Work{drive: d, over: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancelCause(p.ctx)
 	return w
 }
-
-// unqueued is the lease of a new run, which is not queued, so that no other worker can take it.
-type unqueued struct{}
-
-func (unqueued) Run() toolcrib.RunID                       { return "" }
-func (unqueued) Keep(context.Context) error                { return nil }
-func (unqueued) Done(context.Context) error                { return nil }
-func (unqueued) Back(context.Context, time.Duration) error { return nil }
 
 // Named receives the ID of a new run before anything of it is in the journal.
 func (w *Work) Named(run toolcrib.RunID) {
@@ -75,7 +59,6 @@ func (w *Work) Wrote(run toolcrib.RunID, events []toolcrib.Event) {
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
 	if d.work == w && !d.hasBegun() {
-		w.kept = time.Now()
 		close(d.begun)
 	}
 }
@@ -154,7 +137,7 @@ func (p *Pool) take() {
 		case <-p.ctx.Done():
 			return
 		}
-		lease, err := p.queue.Take(p.ctx)
+		run, err := p.queue.Take(p.ctx)
 		switch {
 		case p.ctx.Err() != nil:
 			return
@@ -168,14 +151,14 @@ func (p *Pool) take() {
 		}
 		p.running.Go(func() {
 			defer func() { <-p.slots }()
-			p.carry(lease)
+			p.carry(run)
 		})
 	}
 }
 
 // carry is a worker: it drives a run until it ends or parks.
-func (p *Pool) carry(lease queue.Lease) {
-	w, who := p.assign(lease)
+func (p *Pool) carry(run toolcrib.RunID) {
+	w, who := p.assign(run)
 	if w == nil {
 		return
 	}
@@ -222,106 +205,57 @@ func (w *Work) started(start func(context.Context, *Work) (*agent.State, error))
 }
 
 // assign returns the work on a run from the queue, and the principal of the run. The work is nil if there is nothing to
-// do.
-func (p *Pool) assign(lease queue.Lease) (w *Work, who toolcrib.Principal) {
-	run, now := lease.Run(), time.Now()
-	settle := func(do func(context.Context) error) {
-		ctx, cancel := context.WithTimeout(context.Background(), settleWait)
-		defer cancel()
-		if err := do(ctx); err != nil && p.ctx.Err() == nil {
-			p.log.Warn("cannot report the state of a run to the queue", "run", run, "error", err)
-		}
-	}
-	later := func(ctx context.Context) error { return lease.Back(ctx, sweepEvery) }
+// do now. What is left undone the sweep finds.
+func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 	rec, err := p.env.Store.Run(p.ctx, run)
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
-		settle(later)
 		return nil, who
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	d := p.runs[run]
 	switch {
-	case d != nil && d.held:
-		p.mu.Unlock()
-		settle(later)
+	case d != nil && d.taken():
+		d.again = true // its worker may have read the journal before it was woken
 		return nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.env.Driver:
 		delete(p.waiting, run)
-		if d != nil && d.work == nil {
+		if d != nil {
 			p.drop(d, nil)
 		}
-		p.mu.Unlock()
-		settle(lease.Done)
-		return nil, who
-	case d != nil && d.work != nil && now.Sub(d.work.kept) <= p.lease:
-		d.work.lease = lease // the queue has given the run away too early
-		p.mu.Unlock()
 		return nil, who
 	case d == nil && p.reached(rec.User, rec.Agent) != "":
 		if _, waits := p.waiting[run]; !waits && len(p.waiting) < maxKnown {
-			p.waiting[run] = waiting{rec.User, rec.Agent, now}
+			p.waiting[run] = waiting{rec.User, rec.Agent, time.Now()}
 		}
-		p.mu.Unlock()
-		settle(lease.Done)
 		return nil, who
 	case d == nil:
 		d = p.newDrive(rec.User, rec.Agent, run)
 	}
 	delete(p.waiting, run)
-	lost := d.work
-	w = p.newWork(d, lease)
+	w = p.newWork(d)
 	w.after = rec.LastSeq
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
 	}
-	p.mu.Unlock()
-	if lost != nil {
-		lost.cancel(errLost)
-		select { // its tools get time to end; the journal accepts nothing more from it in any case
-		case <-lost.over:
-		case <-time.After(ToolGrace):
-		}
-	}
 	return w, toolcrib.Principal{User: rec.User, Actor: rec.Actor}
 }
 
-// over ends the work on a run. A worker that has lost its lease reports no outcome.
+// over ends the work on a run. A worker that has lost its lease reports no outcome: what waits for the run here then
+// watches the store.
 func (p *Pool) over(w *Work, state *agent.State, err error) {
 	d := w.drive
-	lost := errors.Is(context.Cause(w.ctx), errLost)
+	lost := errors.Is(err, errLost) || errors.Is(context.Cause(w.ctx), errLost)
 	w.cancel(nil)
 	p.mu.Lock()
-	if d.work != w {
-		p.mu.Unlock()
-		return
-	}
-	lease := w.lease
-	if lost { // what waits for the run here then watches the store
-		p.drop(d, errLost)
-		p.mu.Unlock()
-		p.log.Warn("left a run: cannot extend its lease in the queue", "run", d.run)
-		p.send(d.run, journal.Frame{})
-		return
-	}
-	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
-	defer cancel()
-	ended := p.ctx.Err() != nil
-	failed := error(nil)
-	if ended && err != nil {
-		failed = lease.Back(ctx, 0)
-	} else {
-		failed = lease.Done(ctx)
-	}
-	if failed != nil && !ended {
-		p.log.Warn("cannot tell the queue that a run has ended", "run", d.run, "error", failed)
-	}
-	p.mu.Lock()
 	switch {
+	case lost:
+		err = errLost
+		p.log.Warn("left a run that another process continues", "run", d.run)
 	case err == nil:
 		d.state = state
 		delete(p.failed, d.run)
-	case ended:
+	case p.ctx.Err() != nil:
 		err = p.closing(d.run)
 	default:
 		p.fails(d.run, err)
@@ -350,47 +284,4 @@ func (p *Pool) fails(run toolcrib.RunID, err error) {
 func settled(err error) bool {
 	code := toolcrib.CodeOf(err)
 	return code == toolcrib.CodeConflict || code == toolcrib.CodeNotFound || errors.Is(err, toolcrib.ErrConflict)
-}
-
-// beat sends the heartbeat of this process, and renews the leases of its workers. A worker whose lease could not be
-// renewed for as long as it lasts stops, because another one may have its run.
-func (p *Pool) beat(ctx context.Context) {
-	for {
-		p.drivers.Beat()
-		if Pause(ctx, p.lease/3) != nil {
-			return
-		}
-		p.mu.Lock()
-		var all []*Work
-		for d := range p.drives {
-			// No other process can have a new run before it is in the journal.
-			if d.work != nil && (!d.work.starts || d.hasBegun()) {
-				all = append(all, d.work)
-			}
-		}
-		p.mu.Unlock()
-		within, cancel := context.WithTimeout(ctx, p.lease/3)
-		for _, w := range all {
-			p.keep(within, w)
-		}
-		cancel()
-	}
-}
-
-func (p *Pool) keep(ctx context.Context, w *Work) {
-	p.mu.Lock()
-	lease, at := w.lease, time.Now()
-	late := at.Sub(w.kept) > p.lease
-	p.mu.Unlock()
-	if !late && lease.Keep(ctx) == nil {
-		p.mu.Lock()
-		w.kept = at
-		p.mu.Unlock()
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(w.kept) > p.lease {
-		w.cancel(errLost)
-	}
 }

@@ -16,11 +16,14 @@ import (
 const Clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 // leaseColumns are the columns that [readLease] reads.
-const leaseColumns = "run_id, owner, epoch, expires <= " + Clock + ", host, machine, pid, started, cancel_by, cancel_token"
+const leaseColumns = "run_id, owner, epoch, expires <= " + Clock + ", lasts, host, machine, pid, started, cancel_by, cancel_token"
 
 func readLease(scan Scan) (l store.Lease, err error) {
-	return l, scan(&l.Run, &l.Owner.ID, &l.Epoch, &l.Expired, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
+	var lasts int64
+	err = scan(&l.Run, &l.Owner.ID, &l.Epoch, &l.Expired, &lasts, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
 		&l.Owner.Started, &l.CancelBy, &l.CancelToken)
+	l.Owner.Lease = time.Duration(lasts) * time.Microsecond
+	return l, err
 }
 
 // insertLease takes a lease that does not exist. takeLease also takes one of the same owner, and one whose
@@ -58,6 +61,7 @@ func (s *Store) leaseWrite(ctx context.Context, do func(*tx) error) error {
 func (s *Store) TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration) (l store.Lease, err error) {
 	err = s.leaseWrite(ctx, func(t *tx) (err error) {
 		l = store.Lease{Run: run, Owner: s.owner}
+		l.Owner.Lease = lasts
 		args := leaseArgs(run, &s.owner, time.Now().UnixMicro(), lasts)
 		if err = t.row(takeLease, args, &l.Epoch); !errors.Is(err, sql.ErrNoRows) {
 			return err

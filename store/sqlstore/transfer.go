@@ -52,6 +52,9 @@ func (t *tx) importRun(in *store.Imported, rows []row) error {
 	if err := t.append(in.Run, 0, rows); err != nil {
 		return undone(err)
 	}
+	if err := t.endLease(in.Run); err != nil { // it is not driven here
+		return err
+	}
 	last := &in.Events[len(in.Events)-1]
 	return t.appendSystem(t.w.now(), store.SystemRunImported, store.RunImported{
 		Run: in.Run, Seq: last.Seq, Hash: hex.EncodeToString(last.Hash), By: in.By,

@@ -1,0 +1,315 @@
+package worker_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/process"
+	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+)
+
+// processOn opens a data folder like a process of the command line.
+func processOn(t *testing.T, dir string, lease time.Duration) *service.Service {
+	t.Helper()
+	s := service.New(env.Options{DataDir: dir, Driver: "cli", Lease: lease})
+	if err := s.Env.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// takes has a process take a run until leave is called.
+func takes(t *testing.T, s *service.Service, run toolcrib.RunID, stop func(error)) (leave func()) {
+	t.Helper()
+	leave, err := s.Drivers.Take(t.Context(), run, stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leave
+}
+
+// busy expects that a process cannot take a run.
+func busy(t *testing.T, s *service.Service, run toolcrib.RunID) {
+	t.Helper()
+	if _, err := s.Drivers.Take(t.Context(), run, nil); !errors.Is(err, store.ErrLeased) {
+		t.Errorf("%s could be taken: %v", run, err)
+	}
+}
+
+// One process drives a run. Lists show a running one that no process drives as interrupted.
+func TestDrivers_OneProcess(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := processOn(t, dir, time.Hour), processOn(t, dir, time.Hour)
+	start := &journal.RunStarted{
+		Agent: toolcrib.Agent{Name: "default"}, Principal: ann, Driver: "cli",
+		Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+	}
+	leave := ours.Drivers.Begin("run_A", nil)
+	events := journaltest.Events(start, &journal.TakenUp{Worker: "w", Epoch: 1})
+	if err := ours.Env.Store.Append(t.Context(), "run_A", 0, events...); err != nil {
+		t.Fatal(err)
+	}
+	ours.Drivers.Wrote("run_A", events)
+	interrupted := func(s *service.Service) bool {
+		t.Helper()
+		runs, _, err := s.Runs(t.Context(), ann, service.RunsQuery{})
+		if err != nil || len(runs) != 1 {
+			t.Fatalf("%+v, %v", runs, err)
+		}
+		one, err := s.FindRun(t.Context(), ann, "run_A")
+		if err != nil || one.Interrupted != runs[0].Interrupted || one.Driven == one.Interrupted {
+			t.Errorf("%+v, %+v, %v", one, runs[0], err)
+		}
+		return one.Interrupted
+	}
+	name := fmt.Sprint("process ", os.Getpid())
+	for _, s := range []*service.Service{ours, theirs} {
+		if by := s.Drivers.Processes(t.Context(), "run_A", "run_B"); by["run_A"] != name || len(by) != 1 {
+			t.Errorf("driven by %v", by)
+		}
+		if interrupted(s) {
+			t.Error("a run that is driven is interrupted")
+		}
+	}
+	busy(t, theirs, "run_A")
+	again := takes(t, ours, "run_A", nil)
+	leave()
+	leave()
+	busy(t, theirs, "run_A") // it is still claimed
+	again()
+	if !interrupted(ours) || !interrupted(theirs) {
+		t.Error("a run that no process drives is not interrupted")
+	}
+	leave = takes(t, theirs, "run_A", nil)
+	again() // which had ended
+	busy(t, ours, "run_A")
+	leave()
+	takes(t, theirs, "run_A", nil)
+	if err := theirs.Drivers.Close(); err != nil {
+		t.Error(err)
+	}
+	takes(t, ours, "run_A", nil)
+}
+
+// A process drives its run until it is asked to cancel it, or until another process has taken it.
+func TestDrivers_Stopped(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := processOn(t, dir, 100*time.Millisecond), processOn(t, dir, time.Hour)
+	cut := &cutOff{Store: ours.Env.Store}
+	ours.Env.Store = cut
+	stopped := make(chan error, 1)
+	stop := func(err error) {
+		select {
+		case stopped <- err:
+		default:
+		}
+	}
+	leave := takes(t, ours, "run_A", stop)
+	if err := theirs.Env.Store.RequestCancel(t.Context(), "run_A", "ann\x1b[1m", "tok_1"); err != nil {
+		t.Fatal(err)
+	}
+	var by *agent.CancelError
+	if err := <-stopped; !errors.As(err, &by) || by.Token != "tok_1" || by.By == "" || by.By == "ann\x1b[1m" {
+		t.Errorf("stopped by %v", err)
+	}
+	leave()
+
+	leave = takes(t, ours, "run_B", stop)
+	was := cut.renewed.Load()
+	waittest.Until(t, "the lease is renewed", func() bool { return cut.renewed.Load() > was+3 })
+	busy(t, theirs, "run_B")
+	cut.cut.Store(true)
+	var taken func()
+	waittest.Until(t, "another process takes the run", func() bool {
+		leave, err := theirs.Drivers.Take(t.Context(), "run_B", nil)
+		taken = leave
+		return err == nil
+	})
+	if err := <-stopped; !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("stopped by %v", err)
+	}
+	leave()
+	cut.cut.Store(false)
+	busy(t, ours, "run_B")
+	taken()
+	takes(t, ours, "run_B", nil)()
+}
+
+// A process that was suspended keeps its runs, except those that others have taken meanwhile.
+func TestDrivers_Suspended(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := processOn(t, dir, 200*time.Millisecond), processOn(t, dir, time.Hour)
+	cut := &cutOff{Store: ours.Env.Store}
+	ours.Env.Store = cut
+	cut.wait = make(chan struct{})
+	lost := make(chan error, 1)
+	takes(t, ours, "run_kept", func(err error) { t.Errorf("stopped by %v", err) })
+	takes(t, ours, "run_lost", func(err error) { lost <- err })
+	waittest.Until(t, "another process takes a run", func() bool {
+		_, err := theirs.Drivers.Take(t.Context(), "run_lost", nil)
+		return err == nil
+	})
+	close(cut.wait)
+	if err := <-lost; !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("stopped by %v", err)
+	}
+	busy(t, theirs, "run_kept")
+	busy(t, ours, "run_lost")
+}
+
+// A process that has died on this machine keeps no run, also if another one got its number. One on another machine keeps
+// its runs until their time has passed.
+func TestDrivers_OfTheDead(t *testing.T) {
+	self := process.Self()
+	if self.Machine == "" {
+		t.Skip("processes are not looked at here")
+	}
+	dead := exec.Command(os.Args[0], "-test.run=^$")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ours := processOn(t, dir, time.Hour)
+	for name, test := range map[string]struct {
+		owner store.Owner
+		by    string // name of the process, or "" if it has died
+	}{
+		"dead":    {owner: store.Owner{Machine: self.Machine, PID: dead.Process.Pid}},
+		"reused":  {owner: store.Owner{Machine: self.Machine, PID: self.PID, Started: self.Started - 1}},
+		"alive":   {store.Owner{Machine: self.Machine, PID: self.PID, Started: self.Started}, fmt.Sprint("process ", self.PID)},
+		"remote":  {store.Owner{Host: "far\x1b", Machine: "another", PID: dead.Process.Pid}, fmt.Sprintf("process %d on far[U+001B]", dead.Process.Pid)},
+		"unknown": {store.Owner{Host: "far", PID: dead.Process.Pid}, fmt.Sprintf("process %d on far", dead.Process.Pid)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := toolcrib.RunID("run_" + name)
+			test.owner.ID = rand.Text()
+			theirs, err := sqlite.Open(t.Context(), filepath.Join(dir, env.DatabaseName), sqlite.Options{Owner: test.owner})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer theirs.Close()
+			if _, err := theirs.TakeLease(t.Context(), run, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if by := ours.Drivers.Processes(t.Context(), run)[run]; by != test.by {
+				t.Errorf("driven by %q, want %q", by, test.by)
+			}
+			if test.by != "" {
+				busy(t, ours, run)
+				return
+			}
+			takes(t, ours, run, nil)()
+		})
+	}
+}
+
+// The run of a server that has died is continued by the next look of another server, long before its lease has ended.
+func TestPool_OfTheDead(t *testing.T) {
+	if process.Self().Machine == "" {
+		t.Skip("processes are not looked at here")
+	}
+	h := newHouse(t, "")
+	h.s, h.pool = h.open(time.Hour, nil)
+	h.write("slow.script", "- {text: never, delay: 10m}\n")
+	d := h.start("slow")
+	owner := *h.s.Env.Owner()
+	owner.Started-- // as if that process had died
+	if err := h.s.Env.Store.EndLeases(context.Background(), owner.ID); err != nil {
+		t.Fatal(err)
+	}
+	owner.ID = rand.Text()
+	theirs, err := sqlite.Open(t.Context(), h.s.Env.Store.Path(), sqlite.Options{Owner: owner})
+	if err == nil {
+		_, err = theirs.TakeLease(t.Context(), d.ID(), time.Hour)
+	}
+	if err = cmp.Or(err, theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	_, other := h.open(time.Hour, nil)
+	waittest.Until(t, "another process continues the run", func() bool { return h.takenUp(d.ID()) > 1 })
+	t.Logf("continued after %v", time.Since(start))
+	if run, err := other.Cancel(t.Context(), ann, string(d.ID())); err != nil || run.Status != toolcrib.StatusCancelled {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// A process whose lease has passed keeps its run if it renews it in the moment that it gets: it may not have been able to
+// write, like all others.
+func TestDrivers_Passed(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := processOn(t, dir, time.Hour), processOn(t, dir, time.Hour)
+	if _, err := theirs.Env.Store.TakeLease(t.Context(), "run_A", 6*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	passed := &hasPassed{Store: ours.Env.Store, renew: theirs.Env.Store}
+	ours.Env.Store = passed
+	busy(t, ours, "run_A")
+	if !passed.written {
+		t.Error("the store may not be writable")
+	}
+}
+
+// hasPassed is a store whose leases have passed until it is seen that it can be written.
+type hasPassed struct {
+	store.Store
+	renew   store.Store
+	written bool
+}
+
+func (s *hasPassed) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {
+	all, err := s.Store.Leases(ctx, f)
+	for i := range all {
+		all[i].Expired = !s.written
+	}
+	return all, err
+}
+
+func (s *hasPassed) Writable(ctx context.Context) error {
+	s.written = true
+	_, err := s.renew.RenewLeases(ctx)
+	return errors.Join(err, s.Store.Writable(ctx))
+}
+
+// An idle server does not write to the database each second, and looks at few rows.
+func TestPool_Idle(t *testing.T) {
+	h := newHouse(t, "")
+	var db *cutOff
+	h.wrap = func(s store.Store) store.Store {
+		db = &cutOff{Store: s}
+		return db
+	}
+	h.s, h.pool = h.open(0, nil)
+	other := processOn(t, filepath.Join(h.dir, "data"), 0)
+	waittest.Until(t, "a server shows that it is there", func() bool { return other.Server(t.Context()) != "" })
+	looks := func(times int32) {
+		was := db.swept.Load()
+		waittest.Until(t, "the server looks for runs", func() bool { return db.swept.Load() >= was+times })
+	}
+	looks(1)
+	before := db.Store.(*sqlite.Store).Stats().Commits
+	looks(3)
+	if n := db.Store.(*sqlite.Store).Stats().Commits - before; n > 0 {
+		t.Errorf("%d transactions", n)
+	}
+	if n := other.Server(t.Context()); n != fmt.Sprint("process ", os.Getpid()) {
+		t.Errorf("the server is %q", n)
+	}
+}
