@@ -87,11 +87,10 @@ func (a *app) complete(cmd *cobra.Command, path, args string) {
 	})
 }
 
-// completing completes the first argument of a command from stored data. It does not create a data
-// folder.
+// completing completes the first argument of a command from stored data. It does not create a database.
 func (a *app) completing(names func(c call) ([]string, error)) cobra.CompletionFunc {
 	return a.completingKnown(func(c call) ([]string, error) {
-		if _, err := os.Stat(c.Env.Database()); err != nil {
+		if _, err := os.Stat(c.Env.Database()); err != nil && c.Env.Config.Database.IsEmpty() {
 			return nil, nil
 		}
 		if err := c.Env.OpenToRead(c); err != nil {

@@ -115,7 +115,7 @@ var (
 	}
 	localCommands = []string{
 		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "acp", "mcp", "gate", "backup",
-		"restore",
+		"restore", "migrate",
 	}
 )
 

@@ -327,6 +327,18 @@ func (a *app) restoreCommand(cmd *cobra.Command) {
 	a.doing(cmd, nil, func(c call) error { return a.restore(c, c.arg(), c.json) })
 }
 
+func (a *app) migrateCommand(cmd *cobra.Command) {
+	owner := ""
+	cmd.Flags().Func("database", "", filled(&owner))
+	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
+		address, err := c.Env.Migrate(c, c.who, owner)
+		if err != nil {
+			return nil, nil, err
+		}
+		return map[string]any{"database": address}, func() { a.says(address, "has the tables of toolcrib") }, nil
+	})
+}
+
 func (a *app) restore(ctx context.Context, path string, asJSON bool) (err error) {
 	if a.service != nil && a.service.Env.IsOpen() || a.asFlag != "" || a.tokenFlag != "" {
 		return usagef("restore: cannot be combined with --as or --token-file; it is for the owner of the data folder")

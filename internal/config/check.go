@@ -465,7 +465,6 @@ func (c *Config) Unsupported() (refused, ignored Errors) {
 			*to = append(*to, c.ErrorAt(key, what+" not supported by this version; "+so))
 		}
 	}
-	add(&refused, !c.Database.IsEmpty(), "database", "PostgreSQL is", "remove the key to use SQLite")
 	add(&ignored, len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
 	add(&ignored, len(c.Channels) > 0, "channels", "channels are",
 		"the tool message is missing, and no message starts a run")

@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
@@ -150,8 +151,8 @@ func (e *Env) Close() error {
 // DatabaseName is the name of the database file in the data folder.
 const DatabaseName = "toolcrib.db"
 
-// Open opens the store if it is not open yet, and creates the database at its first use.
-func (e *Env) Open(ctx context.Context) error { return e.open(ctx, sqlite.Options{}) }
+// Open opens the store if it is not open yet, and creates the database at its first use if it is a file.
+func (e *Env) Open(ctx context.Context) error { return e.open(ctx, opening{}) }
 
 // Adopt opens the store even if its keys do not match, and records who accepted that.
 func (e *Env) Adopt(ctx context.Context, who toolcrib.Principal) error {
@@ -159,23 +160,36 @@ func (e *Env) Adopt(ctx context.Context, who toolcrib.Principal) error {
 	if err != nil {
 		return err
 	}
-	return e.open(ctx, sqlite.Options{AdoptBy: by})
+	return e.open(ctx, opening{adoptBy: by})
 }
 
-func (e *Env) open(ctx context.Context, o sqlite.Options) (err error) {
+// opening says how a store is opened.
+type opening struct {
+	readOnly bool
+	adoptBy  string // who accepts that it does not match its seal
+}
+
+func (e *Env) open(ctx context.Context, how opening) error {
 	if err := e.Supported(); err != nil || e.Store != nil {
 		return err
 	}
-	if o.Keys, err = e.Config.Keys.Resolve(config.Resolver{}); err != nil { // stored secrets need the keys
+	keys, err := e.KeysFile()
+	if err != nil {
 		return err
 	}
-	o.Owner = *e.Owner()
-	path := e.Database()
-	opened, err := sqlite.Open(ctx, path, o)
-	if errors.Is(err, store.ErrUnavailable) { // SQLite says no more of a folder that cannot be written
-		if no := Writable(e.DataDir); errors.Is(no, syscall.EROFS) || errors.Is(no, fs.ErrPermission) {
-			err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
-		}
+	address, err := e.Config.Database.Resolve(e.Resolver())
+	if err != nil {
+		return err
+	}
+	var opened store.Store
+	if address == "" {
+		opened, err = e.openFile(ctx, sqlite.Options{
+			Keys: keys, ReadOnly: how.readOnly, AdoptBy: how.adoptBy, Owner: *e.Owner(),
+		})
+	} else {
+		opened, err = postgres.Open(ctx, address, postgres.Options{
+			Keys: keys, ReadOnly: how.readOnly, AdoptBy: how.adoptBy, Owner: *e.Owner(),
+		})
 	}
 	if errors.Is(err, store.ErrKeys) {
 		err = fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
@@ -185,6 +199,41 @@ func (e *Env) open(ctx context.Context, o sqlite.Options) (err error) {
 	}
 	e.Store = opened
 	return nil
+}
+
+// openFile opens the database in the data folder.
+func (e *Env) openFile(ctx context.Context, o sqlite.Options) (store.Store, error) {
+	path := e.Database()
+	opened, err := sqlite.Open(ctx, path, o)
+	if errors.Is(err, store.ErrUnavailable) { // SQLite says no more of a folder that cannot be written
+		if no := Writable(e.DataDir); errors.Is(no, syscall.EROFS) || errors.Is(no, fs.ErrPermission) {
+			err = &store.Error{Kind: store.ErrReadOnly, Path: path, Err: err}
+		}
+	}
+	return opened, err
+}
+
+// Migrate creates the tables of the PostgreSQL database that the configuration names, unless they are there, and
+// returns its address without a password, for administrators. owner is the address of the same database with a role
+// that may create them. If it is "", it is that of the configuration. Otherwise the role of the configuration gets the
+// rights that an open store needs.
+func (e *Env) Migrate(ctx context.Context, who toolcrib.Principal, owner string) (address string, err error) {
+	if _, err := Administrator(who); err != nil {
+		return "", err
+	}
+	keys, err := e.KeysFile()
+	if err != nil {
+		return "", err
+	}
+	own, err := e.Config.Database.Resolve(e.Resolver())
+	if err != nil {
+		return "", err
+	}
+	if own == "" {
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"database is not set in the configuration; SQLite makes its tables by itself")
+	}
+	return postgres.Migrate(ctx, cmp.Or(owner, own), postgres.MigrateOptions{Keys: keys, For: own})
 }
 
 // OpenFor opens the store for an operation of who. A changed configuration is recorded before.
@@ -199,7 +248,7 @@ func (e *Env) OpenFor(ctx context.Context, who toolcrib.Principal) error {
 func (e *Env) OpenToRead(ctx context.Context) error {
 	err := e.Open(ctx)
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrFull) {
-		if again := e.open(ctx, sqlite.Options{ReadOnly: true}); !errors.Is(again, store.ErrReadOnly) {
+		if again := e.open(ctx, opening{readOnly: true}); !errors.Is(again, store.ErrReadOnly) {
 			err = again // a database without tables is no news
 		}
 	}
@@ -209,7 +258,7 @@ func (e *Env) OpenToRead(ctx context.Context) error {
 // IsOpen reports whether the store is open.
 func (e *Env) IsOpen() bool { return e.Store != nil }
 
-// Database returns the path of the database file.
+// Database returns the path of the database file, which does not exist if the database is in PostgreSQL.
 func (e *Env) Database() string { return filepath.Join(e.DataDir, DatabaseName) }
 
 // recordConfiguration records in the system journal that the configuration in effect has changed since the last

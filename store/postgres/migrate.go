@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
@@ -14,25 +15,37 @@ import (
 type MigrateOptions struct {
 	// Keys is the file with the keys that seal the stored data. It is created if it is missing.
 	Keys string
-	// Role gets the rights that an open store needs. If "", only the role that migrates has them.
-	Role string
+	// For is the address that stores are opened with. If its role is another one, it gets the rights that
+	// an open store needs.
+	For string
 }
 
 // migrateLock is the key of the advisory lock of migrations: "tcrb".
 const migrateLock = 0x74637262
 
-// Migrate creates the schema in the database at an address, in one transaction, or changes nothing if it
-// exists already. The role of the address must be allowed to create schemas. A schema of another version
-// is store.ErrOlder or store.ErrNewer.
-func Migrate(ctx context.Context, address string, o MigrateOptions) error {
+// Migrate creates the schema in the database at an address, in one transaction, or only gives the rights
+// if it exists already. The role of the address must be allowed to create schemas. A schema of another
+// version is store.ErrOlder or store.ErrNewer. It returns the address without user and password.
+func Migrate(ctx context.Context, address string, o MigrateOptions) (path string, err error) {
 	config, err := configure(address, false)
 	if err != nil {
-		return err
+		return "", err
 	}
-	path := pathOf(config.ConnConfig)
+	path = pathOf(config.ConnConfig)
+	role := config.ConnConfig.User
+	if o.For != "" {
+		opens, err := configure(o.For, false)
+		if err != nil {
+			return path, err
+		}
+		if other := pathOf(opens.ConnConfig); other != path {
+			return path, toolcrib.Errorf(toolcrib.CodeBadRequest, "%s is another database than %s, which the configuration names", path, other)
+		}
+		role = opens.ConnConfig.User
+	}
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return mapped(path, err)
+		return path, mapped(path, err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // everything is committed
 	if err := checkServer(ctx, c, path); err != nil {
@@ -45,9 +58,12 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) error {
 		if err := create(ctx, tx, path, o); err != nil {
 			return err
 		}
-		return grant(ctx, tx, o.Role)
+		if role == config.ConnConfig.User {
+			return nil
+		}
+		return grant(ctx, tx, role)
 	})
-	return mapped(path, err)
+	return path, mapped(path, err)
 }
 
 // create creates the schema and seals it, unless it exists.
@@ -76,9 +92,6 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 
 // grant gives a role the rights that an open store needs.
 func grant(ctx context.Context, tx pgx.Tx, role string) error {
-	if role == "" {
-		return nil
-	}
 	name := pgx.Identifier{role}.Sanitize()
 	_, err := tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(`GRANT USAGE ON SCHEMA toolcrib TO %[1]s;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA toolcrib TO %[1]s;
