@@ -71,6 +71,9 @@ type app struct {
 
 	ollamaAt string // where to look for an Ollama that is not configured
 
+	// before is called with the configuration of a service before the service is made. Tests set it.
+	before func(c *config.Config, dataDir string)
+
 	started time.Time
 	folder  string // of the project, if that is not the current folder
 	config  *config.Config
@@ -105,6 +108,7 @@ func (a *app) elsewhere(folder string) *app {
 		configFlag: a.configFlag, dataFlag: a.dataFlag, asFlag: a.asFlag, tokenFlag: a.tokenFlag, serverFlag: a.serverFlag,
 		adminFlag: a.adminFlag, plainFlag: a.plainFlag, verboseFlag: a.verboseFlag, args: a.args, tools: a.tools,
 		acting: a.acting, ollamaAt: a.ollamaAt, started: a.started, masker: a.masker, folder: folder,
+		before: a.before,
 	}
 }
 

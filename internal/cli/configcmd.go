@@ -316,6 +316,9 @@ func (a *app) svc() (*service.Service, error) {
 }
 
 func (a *app) newService(c *config.Config, dir string) *service.Service {
+	if a.before != nil {
+		a.before(c, dir)
+	}
 	o := env.Options{
 		Config: c, Source: a.source(), DataDir: dir, Mask: a.masker, Started: a.started,
 		Driver: driverName, Self: a.self(), Log: a.plainLogger, NoSandbox: a.noSandbox, Notice: a.note, Alert: a.alert,

@@ -83,6 +83,9 @@ func ask() {
 		os.Unsetenv(servedVariable)
 		args = toServer(folder, args)
 	}
+	if address := os.Getenv(databaseVariable); address != "" {
+		os.Exit(cli.MainWith(args, inPostgreSQL(address)))
+	}
 	os.Exit(cli.Main(args))
 }
 

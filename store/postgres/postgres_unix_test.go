@@ -57,7 +57,7 @@ func migrated(t testing.TB) (name, address, keys string) {
 	t.Helper()
 	name = empty(t)
 	address, keys = server.URL(name).String(), filepath.Join(t.TempDir(), "keys")
-	if err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}); err != nil {
+	if _, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
 	return name, address, keys

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package cli_test
+
+import "github.com/toolcrib/toolcrib/internal/config"
+
+const databaseVariable = "DATABASE_TEMPLATE"
+
+func inPostgreSQL(string) func(*config.Config, string) { return nil }

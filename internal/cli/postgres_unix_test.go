@@ -1,0 +1,163 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/postgrestest"
+	"github.com/toolcrib/toolcrib/store/postgres"
+)
+
+// databaseVariable names the template of the databases of a script; "" = each is a file in its data folder.
+const databaseVariable = "DATABASE_TEMPLATE"
+
+// onFiles matches scripts about the database file, the lock of its folder, or a configuration without PostgreSQL.
+var onFiles = regexp.MustCompile(`toolcrib\.db|(?m)^(sqlite|spoil|forge|putback|holdlock|filelimit|bigfile) `)
+
+var everyScript = flag.Bool("every-script", false, "run every script on PostgreSQL, not only a sample")
+
+// TestScripts_PostgreSQL runs scripts of TestScripts with their data in PostgreSQL, a database for each data folder.
+func TestScripts_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	server, err := postgrestest.Start(t.Context(), "shared_buffers=64MB", "max_connections=200")
+	if errors.Is(err, postgrestest.ErrMissing) {
+		t.Skip("SKIPPED: ", err, "; no script was tried with PostgreSQL")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	template := server.URL("template_of_scripts").String()
+	execute(t, server.URL("postgres").String(), "CREATE DATABASE template_of_scripts")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if _, err := postgres.Migrate(t.Context(), template, postgres.MigrateOptions{Keys: keys}); err != nil {
+		t.Fatal(err)
+	}
+	p := scripts(t)
+	all, err := filepath.Glob(filepath.Join(p.Dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Dir, p.Files = "", nil
+	for i, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !onFiles.Match(text) && (*everyScript || i%8 == 0) {
+			p.Files = append(p.Files, path)
+		}
+	}
+	local := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		if err := local(env); err != nil {
+			return err
+		}
+		// Only the test's own program knows of the variable.
+		env.Setenv("PATH", strings.TrimPrefix(env.Getenv("PATH"), plainBinary(t)+string(os.PathListSeparator)))
+		env.Setenv(databaseVariable, template)
+		env.Setenv("KEYS_OF_TEMPLATE", keys)
+		return nil
+	}
+	testscript.Run(t, p)
+}
+
+func execute(t *testing.T, address, statement string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), address)
+	if err == nil {
+		_, err = c.Exec(t.Context(), statement)
+		err = errors.Join(err, c.Close(context.WithoutCancel(t.Context())))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inPostgreSQL returns a function that puts the data of a configuration without a database into one of its own, a copy
+// of a template, at the first use of its data folder.
+func inPostgreSQL(template string) func(c *config.Config, dataDir string) {
+	return func(c *config.Config, dataDir string) {
+		if !c.Database.IsEmpty() {
+			return
+		}
+		address, err := databaseOf(context.Background(), template, dataDir)
+		if err == nil {
+			var own *config.Config
+			own, err = config.Parse("of the test", []byte("database: '"+address+"'\n"))
+			if err == nil {
+				c.Database = own.Database
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "the database of the script:", err)
+			os.Exit(99)
+		}
+	}
+}
+
+func databaseOf(ctx context.Context, template, dataDir string) (string, error) {
+	sum := sha256.Sum256([]byte(dataDir))
+	name := "script_" + hex.EncodeToString(sum[:12])
+	at, err := url.Parse(template)
+	if err != nil {
+		return "", err
+	}
+	from := strings.TrimPrefix(at.Path, "/")
+	at.Path = "/postgres"
+	c, err := pgx.Connect(ctx, at.String())
+	if err != nil {
+		return "", err
+	}
+	defer c.Close(ctx) //nolint:errcheck // every statement was answered
+	var known bool
+	if err := c.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)", name).Scan(&known); err != nil {
+		return "", err
+	}
+	if !known {
+		_, err := c.Exec(ctx, "SELECT pg_advisory_lock(1)") // a template has no other users
+		if err == nil {
+			_, err = c.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, from))
+		}
+		var taken *pgconn.PgError
+		if errors.As(err, &taken) && (taken.Code == "42P04" || taken.Code == "23505") {
+			err = nil
+		}
+		if err != nil {
+			return "", err
+		}
+		keys, err := os.ReadFile(os.Getenv("KEYS_OF_TEMPLATE"))
+		if err == nil {
+			err = os.MkdirAll(dataDir, 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dataDir, "keys"), keys, 0o600)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	at.Path = "/" + name
+	return at.String(), nil
+}
