@@ -45,7 +45,7 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 		return toolcrib.Errorf(toolcrib.CodeInternal, "")
 	}
 	for _, cause := range []error{
-		store.ErrUnavailable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull, store.ErrLocked, store.ErrReplaced,
+		store.ErrUnavailable, store.ErrUnreachable, store.ErrUnsuitable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull, store.ErrLocked, store.ErrReplaced,
 		store.ErrLost, store.ErrClosed,
 	} {
 		if errors.Is(err, cause) {

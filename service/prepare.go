@@ -193,9 +193,6 @@ func (s *Service) prepared(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Env.Supported(); err != nil {
-		return nil, err
-	}
 	s.Env.ReportIgnored(s.Env.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }

@@ -22,6 +22,8 @@ var (
 	ErrDamaged     = errors.New("damage was found in the database, so no new run is started; restore a copy of the data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")
 	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
+	ErrUnreachable = coded(toolcrib.CodeOverloaded, "the database server does not answer; check its address and the server, and try again")
+	ErrUnsuitable  = errors.New("the database cannot be used as it is")
 	ErrClosed      = errors.New("the store is closed")
 	ErrTooLarge    = coded(toolcrib.CodeTooLarge, "too large to store")
 	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it is, with a new key")

@@ -134,8 +134,7 @@ func (a *app) configErrors(
 	if err != nil && len(known) == 0 {
 		return nil, nil, err
 	}
-	refused, _ := c.Unsupported()
-	found = slices.Concat(found, skills, kept.FileProblems(), refused, more)
+	found = slices.Concat(found, skills, kept.FileProblems(), more)
 	all = known
 	for _, e := range found {
 		key := e.Key
@@ -170,8 +169,7 @@ func (a *app) checkConfig() (any, func(), error) {
 			return nil, nil, err
 		}
 		notices = append(notices, unknown...)
-		_, ignored := c.Unsupported()
-		for _, e := range ignored {
+		for _, e := range c.Ignored() {
 			notices = append(notices, e.Error())
 		}
 		notices = slices.Concat(notices, models.UnusableProviders(c), env.ClearNotify(c))

@@ -456,19 +456,17 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Unsupported returns the keys that are set but that this version does not support. Ignoring those
-// in refused could allow more than intended, so nothing must run with them. Runs with those in
-// ignored must report them, since they differ from what was intended.
-func (c *Config) Unsupported() (refused, ignored Errors) {
-	add := func(to *Errors, set bool, key, what, so string) {
+// Ignored returns the keys that are set but that this version does not support. Runs must report them,
+// since they differ from what was intended.
+func (c *Config) Ignored() (ignored Errors) {
+	add := func(set bool, key, what, so string) {
 		if set {
-			*to = append(*to, c.ErrorAt(key, what+" not supported by this version; "+so))
+			ignored = append(ignored, c.ErrorAt(key, what+" not supported by this version; "+so))
 		}
 	}
-	add(&ignored, len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
-	add(&ignored, len(c.Channels) > 0, "channels", "channels are",
-		"the tool message is missing, and no message starts a run")
-	return refused, ignored
+	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
+	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run")
+	return ignored
 }
 
 // NeedRestart returns the keys that differ in next and that a process reads only when it starts.

@@ -170,8 +170,8 @@ type opening struct {
 }
 
 func (e *Env) open(ctx context.Context, how opening) error {
-	if err := e.Supported(); err != nil || e.Store != nil {
-		return err
+	if e.Store != nil {
+		return nil
 	}
 	keys, err := e.KeysFile()
 	if err != nil {
@@ -307,18 +307,9 @@ func Writable(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// Supported returns an error if the configuration has settings that this version cannot honor.
-func (e *Env) Supported() error {
-	if refused, _ := e.Config.Unsupported(); len(refused) > 0 {
-		return BadRequestf("%v", refused)
-	}
-	return nil
-}
-
 // ReportIgnored reports settings that this version ignores.
 func (e *Env) ReportIgnored(tell func(string)) {
-	_, ignored := e.Config.Unsupported()
-	for _, problem := range ignored {
+	for _, problem := range e.Config.Ignored() {
 		tell(problem.Error())
 	}
 }

@@ -172,9 +172,6 @@ func (b *backtest) read(ctx context.Context) (err error) {
 	if _, err := b.CheckRules(); err != nil {
 		return err
 	}
-	if err := b.env.Supported(); err != nil { // as config check
-		return err
-	}
 	b.switches, err = b.switchesThen(ctx)
 	return err
 }

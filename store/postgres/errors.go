@@ -79,7 +79,7 @@ func kindOf(err error) error {
 	if !errors.As(err, &e) {
 		var unknown *unknownError
 		if broken(err) || errors.As(err, &unknown) {
-			return store.ErrUnavailable
+			return store.ErrUnreachable
 		}
 		return nil
 	}
@@ -95,5 +95,8 @@ func kindOf(err error) error {
 	case strings.HasPrefix(e.Code, "XX00"):
 		return store.ErrCorrupt
 	}
-	return store.ErrUnavailable
+	if broken(err) {
+		return store.ErrUnreachable
+	}
+	return store.ErrUnsuitable
 }

@@ -188,7 +188,7 @@ func checkServer(ctx context.Context, c *pgx.Conn, path string) error {
 	default:
 		return nil
 	}
-	return &store.Error{Kind: store.ErrUnavailable, Path: path, Err: err}
+	return &store.Error{Kind: store.ErrUnsuitable, Path: path, Err: err}
 }
 
 // findSchema reports whether the database has the schema of this version. It returns an error if it has
@@ -222,7 +222,7 @@ func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
 		return err
 	}
 	if !found {
-		return &store.Error{Kind: store.ErrUnavailable, Path: d.path, Err: errors.New("it has no tables yet; run `toolcrib migrate`")}
+		return &store.Error{Kind: store.ErrUnsuitable, Path: d.path, Err: errors.New("it has no tables yet; run `toolcrib migrate`")}
 	}
 	var standby bool
 	err = c.QueryRow(ctx, "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool").Scan(&standby)
