@@ -97,6 +97,9 @@ func guides() map[string]guide {
 	}
 }
 
+// exampleDatabase matches a database that a page has at db.example.
+var exampleDatabase = regexp.MustCompile(`@db\.example/(\w+)`)
+
 // guideFile is a file that a guide has in a block: what introduces it names it at its end.
 var guideFile = regexp.MustCompile("`([^` ]+\\.(?:go|yaml|md|json))`[^`]*:\\s*$")
 
@@ -155,6 +158,7 @@ func guideScript(t *testing.T, path string, g guide) string {
 			shell = fmt.Sprintf(serves, line)
 		}
 		shell = strings.ReplaceAll(shell, "http://127.0.0.1:8420", "$URL")
+		shell = exampleDatabase.ReplaceAllString(shell, "@/$1?host=$$PGHOST")
 		files += fmt.Sprintf("-- lines/%d.sh --\nexec 2>&1\n. ./state\n%s\ncode=$?\nexport -p >$WORK/state\n"+
 			"echo \"cd '$PWD'\" >>$WORK/state\nexit $code\n", steps, shell)
 		if h.answers != "" {

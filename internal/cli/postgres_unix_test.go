@@ -25,8 +25,12 @@ import (
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
-// databaseVariable names the template of the databases of a script; "" = each is a file in its data folder.
-const databaseVariable = "DATABASE_TEMPLATE"
+// databaseVariable is the address of the template of the databases of a script; "" = each is a file in its data folder.
+// keysVariable is the path of the template's keys.
+const (
+	databaseVariable = "DATABASE_TEMPLATE"
+	keysVariable     = "DATABASE_KEYS"
+)
 
 // onFiles matches scripts about the database file, the lock of its folder, or a configuration without PostgreSQL.
 var onFiles = regexp.MustCompile(`toolcrib\.db|(?m)^(sqlite|spoil|forge|putback|holdlock|filelimit|bigfile) `)
@@ -36,18 +40,7 @@ var everyScript = flag.Bool("every-script", false, "run every script on PostgreS
 // TestScripts_PostgreSQL runs scripts of TestScripts with their data in PostgreSQL, a database for each data folder.
 func TestScripts_PostgreSQL(t *testing.T) {
 	t.Parallel()
-	server, err := postgrestest.Start(t.Context(), "shared_buffers=64MB", "max_connections=200")
-	if errors.Is(err, postgrestest.ErrMissing) {
-		t.Skip("SKIPPED: ", err, "; no script was tried with PostgreSQL")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := startPostgreSQL(t)
 	template := server.URL("template_of_scripts").String()
 	execute(t, server.URL("postgres").String(), "CREATE DATABASE template_of_scripts")
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -77,8 +70,56 @@ func TestScripts_PostgreSQL(t *testing.T) {
 		// Only the test's own program knows of the variable.
 		env.Setenv("PATH", strings.TrimPrefix(env.Getenv("PATH"), plainBinary(t)+string(os.PathListSeparator)))
 		env.Setenv(databaseVariable, template)
-		env.Setenv("KEYS_OF_TEMPLATE", keys)
+		env.Setenv(keysVariable, keys)
 		return nil
+	}
+	testscript.Run(t, p)
+}
+
+func startPostgreSQL(t *testing.T) *postgrestest.Server {
+	t.Helper()
+	server, err := postgrestest.Start(t.Context(), "shared_buffers=64MB", "max_connections=200")
+	if errors.Is(err, postgrestest.ErrMissing) {
+		t.Skip("SKIPPED: ", err, "; the command line was not tried with PostgreSQL")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// TestGuides_PostgreSQL runs the lines of docs/grow.md as they stand, against a server in the place of db.example.
+func TestGuides_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := startPostgreSQL(t)
+	p := scripts(t)
+	p.Dir = t.TempDir()
+	script := guideScript(t, "docs/grow.md", guide{lines: map[string]how{
+		`toolcrib --config toolcrib.yaml doctor`:               {prints: "✓ database +postgres://.*/crib: opens, and is whole"},
+		`toolcrib --config toolcrib.yaml run "List the files"`: {prints: "list_directory"},
+		`toolcrib --config toolcrib.yaml runs list`:            {prints: "done"},
+		`CRIB_DATABASE=postgres://crib:change-me-too@db.example/restored toolcrib --config toolcrib.yaml runs verify`: {
+			prints: "everything: 1 run",
+		},
+	}})
+	if err := os.WriteFile(filepath.Join(p.Dir, "grow.txtar"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setup := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		if err := setup(env); err != nil {
+			return err
+		}
+		at := server.URL("postgres")
+		password, _ := at.User.Password()
+		state := fmt.Sprintf("export WORK='%s' PGHOST='%s' PGUSER=%s PGPASSWORD=%s PATH=\"$PATH:%s\"\n", env.WorkDir,
+			at.Query().Get("host"), at.User.Username(), password, server.Programs())
+		return os.WriteFile(filepath.Join(env.WorkDir, "state"), []byte(state), 0o600)
 	}
 	testscript.Run(t, p)
 }
@@ -147,7 +188,7 @@ func databaseOf(ctx context.Context, template, dataDir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		keys, err := os.ReadFile(os.Getenv("KEYS_OF_TEMPLATE"))
+		keys, err := os.ReadFile(os.Getenv(keysVariable))
 		if err == nil {
 			err = os.MkdirAll(dataDir, 0o700)
 		}

@@ -208,7 +208,7 @@ func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what programs get that are not started by testscript itself.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR", "LC_ALL", "HTTPS_PROXY", servedVariable} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR", "LC_ALL", "HTTPS_PROXY", servedVariable, databaseVariable, keysVariable} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -82,6 +82,9 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return s, nil
 }
 
+// Programs returns the folder of the programs of PostgreSQL, such as psql.
+func (s *Server) Programs() string { return s.bin }
+
 // unprivileged makes another user the owner of paths, and runs programs as that user, if this one is root.
 func (s *Server) unprivileged(paths ...string) error {
 	if os.Geteuid() != 0 {
