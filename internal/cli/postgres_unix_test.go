@@ -32,8 +32,9 @@ const (
 	keysVariable     = "DATABASE_KEYS"
 )
 
-// onFiles matches scripts about the database file, the lock of its folder, or a configuration without PostgreSQL.
-var onFiles = regexp.MustCompile(`toolcrib\.db|(?m)^(sqlite|spoil|forge|putback|holdlock|filelimit|bigfile) `)
+// onFiles matches scripts about the database file or the data folder, or whose own programs have another environment.
+var onFiles = regexp.MustCompile(`toolcrib\.db|toolcrib( --\S+ \S+)* backup|was reloaded|! exists \$DATA|! exists none|` +
+	`(?m)^(sqlite|spoil|forge|putback|holdlock|filelimit|bigfile|hook decides|together) `)
 
 var everyScript = flag.Bool("every-script", false, "run every script on PostgreSQL, not only a sample")
 

@@ -51,7 +51,7 @@ func TestFailover(t *testing.T) {
 		t.Error(err)
 	}
 	keys := filepath.Join(t.TempDir(), "keys")
-	if err := postgres.Migrate(t.Context(), primary.URL("postgres").String(), postgres.MigrateOptions{Keys: keys}); err != nil {
+	if _, err := postgres.Migrate(t.Context(), primary.URL("postgres").String(), postgres.MigrateOptions{Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
 	at := primary.URL("postgres")

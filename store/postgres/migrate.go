@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
@@ -49,7 +51,7 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // everything is committed
 	if err := checkServer(ctx, c, path); err != nil {
-		return mapped(path, err)
+		return path, mapped(path, err)
 	}
 	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrateLock); err != nil {
@@ -63,6 +65,11 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 		}
 		return grant(ctx, tx, role)
 	})
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "42501" {
+		err = fmt.Errorf("role %s may not do this, give the address of the owner: toolcrib migrate --database: %w",
+			config.ConnConfig.User, err)
+	}
 	return path, mapped(path, err)
 }
 

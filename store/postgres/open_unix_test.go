@@ -29,7 +29,7 @@ func TestOpen_Refused(t *testing.T) {
 		"later version":   {"UPDATE toolcrib.state SET version = version + 1", store.ErrNewer, "its schema is"},
 		"earlier version": {"UPDATE toolcrib.state SET version = version - 1", store.ErrOlder, "its schema is"},
 		"half migrated":   {"DROP TABLE toolcrib.inbox", store.ErrCorrupt, "incomplete: no TABLE inbox"},
-		"not migrated":    {"DROP SCHEMA toolcrib CASCADE", store.ErrUnavailable, "toolcrib migrate"},
+		"not migrated":    {"DROP SCHEMA toolcrib CASCADE", store.ErrUnsuitable, "toolcrib migrate"},
 		"another product": {"DROP SCHEMA toolcrib CASCADE; CREATE SCHEMA toolcrib; CREATE TABLE toolcrib.x (a int)", store.ErrCorrupt, "another program"},
 		"read-only":       {"ALTER DATABASE %s SET default_transaction_read_only = on", store.ErrReadOnly, "read-only"},
 		"tampered":        {"UPDATE toolcrib.counters SET value = 9", store.ErrDamaged, "was changed after it was sealed"},
@@ -51,7 +51,7 @@ func TestOpen_Refused(t *testing.T) {
 		admin(t, "postgres", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
 		keys := filepath.Join(t.TempDir(), "keys")
 		address := server.URL("latin").String()
-		if err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}); err == nil || !strings.Contains(err.Error(), "UTF8") {
+		if _, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}); err == nil || !strings.Contains(err.Error(), "UTF8") {
 			t.Errorf("migrated: %v", err)
 		}
 		if _, err := postgres.Open(t.Context(), address, postgres.Options{Keys: keys}); err == nil || !strings.Contains(err.Error(), "UTF8") {
@@ -63,7 +63,7 @@ func TestOpen_Refused(t *testing.T) {
 	})
 	t.Run("no server", func(t *testing.T) {
 		_, err := postgres.Open(t.Context(), "postgres://ann:"+postgrestest.Password+"@127.0.0.1:1/x", postgres.Options{Keys: "keys"})
-		if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), postgrestest.Password) {
+		if !errors.Is(err, store.ErrUnreachable) || strings.Contains(err.Error(), postgrestest.Password) {
 			t.Error(err)
 		}
 	})
@@ -83,12 +83,12 @@ func TestMigrate_Role(t *testing.T) {
 	at := server.URL(name)
 	at.User = url.UserPassword("crib_"+name, "x")
 	keys := filepath.Join(t.TempDir(), "keys")
-	o := postgres.MigrateOptions{Keys: keys, Role: "crib_" + name}
-	if err := postgres.Migrate(t.Context(), at.String(), o); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "permission denied") {
+	o := postgres.MigrateOptions{Keys: keys, For: at.String()}
+	if _, err := postgres.Migrate(t.Context(), at.String(), o); !errors.Is(err, store.ErrUnsuitable) || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("migrated by the role itself: %v", err)
 	}
 	for range 2 { // the second time there is nothing to do
-		if err := postgres.Migrate(t.Context(), server.URL(name).String(), o); err != nil {
+		if _, err := postgres.Migrate(t.Context(), server.URL(name).String(), o); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,8 +3,11 @@
 
 CREATE FUNCTION toolcrib.json_text(doc text, path text[]) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    -- PostgreSQL reads no U+0000; nothing here depends on a text that has one
-    AS $$ SELECT pg_catalog.replace(doc, '\u0000', '\u0001')::pg_catalog.json OPERATOR(pg_catalog.#>>) path $$;
+    -- PostgreSQL reads no U+0000; nothing here depends on a text that has one. With arrays before and in the array, the last
+    -- element is found only from the array itself.
+    AS $$ SELECT CASE WHEN path[cardinality(path)] = '-1' THEN pg_catalog.replace(doc, '\u0000', '\u0001')::pg_catalog.json
+            OPERATOR(pg_catalog.#>) path[:cardinality(path) - 1] OPERATOR(pg_catalog.->>) -1
+        ELSE pg_catalog.replace(doc, '\u0000', '\u0001')::pg_catalog.json OPERATOR(pg_catalog.#>>) path END $$;
 CREATE OPERATOR toolcrib.->> (LEFTARG = text, RIGHTARG = text[], FUNCTION = toolcrib.json_text);
 CREATE FUNCTION toolcrib.json_valid(doc text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
     AS $$ BEGIN RETURN doc::pg_catalog.json IS NOT NULL; EXCEPTION WHEN data_exception THEN RETURN false; END $$;

@@ -80,7 +80,8 @@ func must(t *testing.T, err error) {
 func begun(user string, session toolcrib.SessionID) *journal.RunStarted {
 	return &journal.RunStarted{
 		Agent: toolcrib.Agent{Name: "default"}, Principal: toolcrib.Principal{User: user}, Session: session,
-		Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+		Models: make([]journal.ModelInfo, 1), // the title of a session is the last element of the second list
+		Input:  []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "first"), toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
 	}
 }
 
