@@ -103,7 +103,7 @@ func TestGuides_PostgreSQL(t *testing.T) {
 	script := guideScript(t, "docs/grow.md", guide{lines: map[string]how{
 		`toolcrib --config toolcrib.yaml doctor`:               {prints: "✓ database +postgres://.*/crib: opens, and is whole"},
 		`toolcrib --config toolcrib.yaml run "List the files"`: {prints: "list_directory"},
-		`toolcrib --config toolcrib.yaml runs list`:            {prints: "done"},
+		`toolcrib --config toolcrib.yaml runs list`:            {prints: "completed"},
 		`CRIB_DATABASE=postgres://crib:change-me-too@db.example/restored toolcrib --config toolcrib.yaml runs verify`: {
 			prints: "everything: 1 run",
 		},
