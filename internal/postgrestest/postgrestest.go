@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -34,6 +35,9 @@ type Server struct {
 	dir, bin string
 	as       *syscall.SysProcAttr
 	settings string
+	// watcher stops the server and removes its data as soon as its input ends, also if this process is killed.
+	watcher *exec.Cmd
+	input   io.Closer
 }
 
 // programs returns the folder of the programs of the server, or "".
@@ -74,7 +78,7 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 		s.settings += "-c " + setting + " "
 	}
 	if err == nil {
-		err = s.Up(ctx)
+		err = s.watched(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
@@ -84,6 +88,26 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 
 // Programs returns the folder of the programs of PostgreSQL, such as psql.
 func (s *Server) Programs() string { return s.bin }
+
+// watched starts the watcher, then the server.
+func (s *Server) watched(ctx context.Context) (err error) {
+	const script = `cat; "$0/pg_ctl" -D data -w -m immediate stop; cd /; rm -rf "$1"`
+	s.watcher = exec.Command("sh", "-c", script, s.bin, s.dir) //nolint:noctx // it ends by itself
+	s.watcher.Dir, s.watcher.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
+	if s.as != nil {
+		s.watcher.SysProcAttr.Credential = s.as.Credential
+	}
+	if s.input, err = s.watcher.StdinPipe(); err != nil {
+		return err
+	}
+	if err := s.watcher.Start(); err != nil {
+		return err
+	}
+	if err := s.Up(ctx); err != nil {
+		return errors.Join(err, s.Stop())
+	}
+	return nil
+}
 
 // unprivileged makes another user the owner of paths, and runs programs as that user, if this one is root.
 func (s *Server) unprivileged(paths ...string) error {
@@ -139,7 +163,8 @@ func (s *Server) Down(mode string) error {
 
 // Stop stops the server and removes its data.
 func (s *Server) Stop() error {
-	return errors.Join(s.Down("immediate"), os.RemoveAll(s.dir))
+	_ = s.input.Close() // the end of the watcher says more
+	return s.watcher.Wait()
 }
 
 // Standby starts a server that replicates s.
@@ -154,7 +179,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	}
 	b.settings = strings.ReplaceAll(s.settings, s.dir, b.dir)
 	if err == nil {
-		err = b.Up(ctx)
+		err = b.watched(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(b.dir))
