@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +19,8 @@ import (
 type MigrateOptions struct {
 	// Keys is the file with the keys that seal the stored data. It is created if it is missing.
 	Keys string
+	// From is copied into a new schema, with its keys. If nil, the schema is empty.
+	From *sqlstore.Store
 	// For is the address that stores are opened with. If its role is another one, it gets the rights that
 	// an open store needs.
 	For string
@@ -76,10 +80,13 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 // create creates the schema and seals it, unless it exists.
 func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error {
 	found, err := findSchema(ctx, tx.Conn(), path)
+	if err == nil && found && o.From != nil {
+		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s has the tables of toolcrib already; nothing was copied", path)
+	}
 	if err != nil || found {
 		return err
 	}
-	keys, err := store.MakeKeys(o.Keys)
+	keys, err := keysFor(o)
 	if err != nil {
 		return err
 	}
@@ -90,11 +97,40 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 		return err
 	}
 	sealing := &conn{Conn: tx.Conn(), texts: new(texts)}
-	if err := sqlstore.Create(ctx, sealing, keys); err != nil {
+	if o.From == nil {
+		err = sqlstore.Create(ctx, sealing, keys)
+	} else if err = o.From.CopyTo(ctx, sealing); err == nil {
+		_, err = tx.Conn().PgConn().Exec(ctx, copied).ReadAll()
+	}
+	if err != nil {
 		return err
 	}
 	_, err = sealing.Exec(ctx, "UPDATE toolcrib.state SET content = 1")
 	return err
+}
+
+// copied makes the numbers of rows continue after those that were copied.
+const copied = `SELECT setval(pg_get_serial_sequence('toolcrib.runs', 'num'), max(num)) FROM toolcrib.runs;
+	SELECT setval(pg_get_serial_sequence('toolcrib.contents', 'num'), max(num)) FROM toolcrib.contents;
+	SELECT setval(pg_get_serial_sequence('toolcrib.inbox', 'num'), max(num)) FROM toolcrib.inbox`
+
+// keysFor returns the keys of a new schema, and creates their file if it is missing.
+func keysFor(o MigrateOptions) (*store.Keys, error) {
+	if o.From == nil {
+		return store.MakeKeys(o.Keys)
+	}
+	keys, err := o.From.ExportKeys()
+	if err != nil {
+		return nil, err
+	}
+	known, err := store.LoadKeys(o.Keys)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return keys, keys.Create(o.Keys)
+	case err == nil && !bytes.Equal(known.ID(), keys.ID()):
+		err = &store.Error{Kind: store.ErrKeys, Path: o.Keys, Err: errors.New("it has other keys than those of the store that is copied")}
+	}
+	return keys, err
 }
 
 // grant gives a role the rights that an open store needs.

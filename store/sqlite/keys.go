@@ -20,13 +20,23 @@ func pendingKeys(path string) string { return path + "-keys" }
 // keysToCreate returns the keys of a database that is being created, in its transaction. Keys that
 // belong to it alone get their final name afterwards; see [settleKeys].
 func keysToCreate(path string, o Options) (*store.Keys, error) {
+	k := store.NewKeys()
+	if o.From != nil {
+		var err error
+		if k, err = o.From.ExportKeys(); err != nil {
+			return nil, err
+		}
+	}
 	if o.Keys != ownKeys(path) {
-		return store.MakeKeys(o.Keys)
+		if err := k.Create(o.Keys); err != nil && (o.From != nil || !errors.Is(err, fs.ErrExist)) {
+			return nil, err
+		}
+		return store.LoadKeys(o.Keys)
 	}
 	if _, err := os.Stat(o.Keys); err == nil {
 		return nil, lost(path, o.Keys, "it has no tables")
 	}
-	k, pending := store.NewKeys(), pendingKeys(path)
+	pending := pendingKeys(path)
 	if err := removeKeys(pending); err != nil {
 		return nil, err // left by a process that was killed before the database was created
 	}

@@ -176,7 +176,12 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err := c.run(ctx, schema); err != nil {
 		return err
 	}
-	if err := sqlstore.Create(ctx, c, keys); err != nil {
+	if o.From == nil {
+		err = sqlstore.Create(ctx, c, keys)
+	} else {
+		err = o.From.CopyTo(ctx, c)
+	}
+	if err != nil {
 		return err
 	}
 	return c.run(ctx, "COMMIT")

@@ -51,6 +51,8 @@ type Options struct {
 	FileSystem func(path string) (string, error)
 	// Now returns the time for overrides and system events. If nil, it is time.Now.
 	Now func() time.Time
+	// From is copied into the database when it is created, with its keys. If nil, a new database is empty.
+	From *sqlstore.Store
 	// Owner is the process that takes leases of runs. If it has no ID, there are none.
 	Owner store.Owner
 
