@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,11 +120,18 @@ func KeyOf(run, seq string) string {
 // Edits returns changes of the rows of [Fill], by name, that a person with the database but without its
 // keys could make, in the SQL of SQLite. Each must be found by VerifyAll.
 func Edits() map[string]string {
-	event := "UPDATE events SET %s WHERE key = " + KeyOf("run_done", "3")
-	set := func(what string) string {
-		return event[:len("UPDATE events SET ")] + what + event[len("UPDATE events SET %s"):]
+	all := map[string]string{}
+	for _, edits := range []map[string]string{eventEdits(), rowEdits(), keptEdits(), usageEdits(), peopleEdits()} {
+		maps.Copy(all, edits)
 	}
-	row := func(what string) string { return "UPDATE runs SET " + what + " WHERE id = 'run_done'" }
+	return all
+}
+
+func eventEdits() map[string]string {
+	set := func(what string) string {
+		return "UPDATE events SET " + what + " WHERE key = " + KeyOf("run_done", "3")
+	}
+	row := editRow
 	return map[string]string{
 		"event: payload":              set("payload = replace(payload, 'content', 'CONTENT')"),
 		"event: payload with hash":    set("payload = '{}', payload_hash = x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'"),
@@ -145,17 +153,23 @@ func Edits() map[string]string {
 		"event: inserted as number 0": "INSERT INTO events SELECT key - 6, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: of no run":            "INSERT INTO events SELECT 999 << 32 | 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: another run's":        "UPDATE events SET (kind, time, payload, payload_hash, hash) = (SELECT kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_twin", "2") + ") WHERE key = " + KeyOf("run_done", "2"),
+		"part: removed, all":          "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_part", "0") + " AND " + KeyOf("run_part", "99") + "; DELETE FROM runs WHERE id = 'run_part'",
+		"part: of another run":        "UPDATE runs SET parent_id = 'run_done' WHERE id = 'run_part'",
+		"part: of none":               "UPDATE runs SET parent_id = '' WHERE id = 'run_part'",
+		"part: another is named":      "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " + KeyOf("run_lead", "3"),
+		"part: above it, removed":     "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_lead", "0") + " AND " + KeyOf("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
+		"said: removed":               "DELETE FROM said",
+		"said: added":                 "INSERT INTO said SELECT num, zeroblob(16) FROM runs WHERE id = 'run_done'",
+	}
+}
 
-		"part: removed, all":      "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_part", "0") + " AND " + KeyOf("run_part", "99") + "; DELETE FROM runs WHERE id = 'run_part'",
-		"part: of another run":    "UPDATE runs SET parent_id = 'run_done' WHERE id = 'run_part'",
-		"part: of none":           "UPDATE runs SET parent_id = '' WHERE id = 'run_part'",
-		"part: another is named":  "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " + KeyOf("run_lead", "3"),
-		"part: above it, removed": "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_lead", "0") + " AND " + KeyOf("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
+// editRow changes the row of a run.
+func editRow(what string) string { return "UPDATE runs SET " + what + " WHERE id = 'run_done'" }
 
-		"said: removed": "DELETE FROM said",
-		"said: added":   "INSERT INTO said SELECT num, zeroblob(16) FROM runs WHERE id = 'run_done'",
-		"run: tainted":  row("taint = 'web_fetch'"),
-
+func rowEdits() map[string]string {
+	row := editRow
+	return map[string]string{
+		"run: tainted":           row("taint = 'web_fetch'"),
 		"run: removed":           "DELETE FROM runs WHERE id = 'run_done'",
 		"run: removed, all":      "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " + KeyOf("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
 		"run: renamed":           row("id = 'run_other'"),
@@ -204,18 +218,21 @@ func Edits() map[string]string {
 		"run: place":             row("kept_seq = 1"),
 		"run: seal":              row("seal = zeroblob(32)"),
 		"run: another's seal":    row("seal = (SELECT seal FROM runs WHERE id = 'run_twin')"),
+	}
+}
 
-		"pruned: status":      "UPDATE runs SET status = 'failed' WHERE id = 'run_pruned'",
-		"pruned: content":     "UPDATE runs SET content = 'x' WHERE id = 'run_pruned'",
-		"pruned: cost":        "UPDATE runs SET cost_usd = 1 WHERE id = 'run_pruned'",
-		"pruned: when":        "UPDATE runs SET pruned_at = pruned_at + 1 WHERE id = 'run_pruned'",
-		"pruned: not":         "UPDATE runs SET pruned_at = NULL WHERE id = 'run_pruned'",
-		"pruned: event back":  "UPDATE events SET payload = '{}' WHERE key = " + KeyOf("run_pruned", "2"),
-		"pruned: event cut":   "DELETE FROM events WHERE key = " + KeyOf("run_pruned", "3"),
-		"pruned: result back": "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_pruned', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
-		"removed: is back":    "INSERT INTO runs (id, status, last_seq, last_hash, kept_seq, seal) VALUES ('run_removed', 'completed', 0, x'', 0, x'')",
-		"removed: result":     "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_removed', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
-
+func keptEdits() map[string]string {
+	return map[string]string{
+		"pruned: status":          "UPDATE runs SET status = 'failed' WHERE id = 'run_pruned'",
+		"pruned: content":         "UPDATE runs SET content = 'x' WHERE id = 'run_pruned'",
+		"pruned: cost":            "UPDATE runs SET cost_usd = 1 WHERE id = 'run_pruned'",
+		"pruned: when":            "UPDATE runs SET pruned_at = pruned_at + 1 WHERE id = 'run_pruned'",
+		"pruned: not":             "UPDATE runs SET pruned_at = NULL WHERE id = 'run_pruned'",
+		"pruned: event back":      "UPDATE events SET payload = '{}' WHERE key = " + KeyOf("run_pruned", "2"),
+		"pruned: event cut":       "DELETE FROM events WHERE key = " + KeyOf("run_pruned", "3"),
+		"pruned: result back":     "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_pruned', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
+		"removed: is back":        "INSERT INTO runs (id, status, last_seq, last_hash, kept_seq, seal) VALUES ('run_removed', 'completed', 0, x'', 0, x'')",
+		"removed: result":         "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_removed', 'res_1', 0, x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
 		"kept: bytes":             "UPDATE content_pieces SET data = CAST(replace(data, 'whole', 'WHOLE') AS BLOB)",
 		"kept: bytes with hash":   "UPDATE contents SET size = 0, hash = x'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' WHERE ref = 'res_1'; DELETE FROM content_pieces WHERE key >> 32 = (SELECT num FROM contents WHERE ref = 'res_1')",
 		"kept: removed":           "DELETE FROM content_pieces WHERE key >> 32 = (SELECT num FROM contents WHERE ref = 'res_2'); DELETE FROM contents WHERE ref = 'res_2'",
@@ -226,23 +243,27 @@ func Edits() map[string]string {
 		"kept: piece inserted":    "INSERT INTO content_pieces SELECT key + 1, x'00' FROM content_pieces LIMIT 1",
 		"kept: piece of nothing":  "INSERT INTO content_pieces VALUES (99 << 32, x'00')",
 		"kept: of no run, broken": "INSERT INTO contents (run_id, ref, size, hash) VALUES ('run_later', 'r', 5, zeroblob(32))",
+		"system: payload":         "UPDATE system_events SET payload = replace(payload, 'ann', 'eve')",
+		"system: anchor's hash":   "UPDATE system_events SET payload = json_set(payload, '$.hash', '00') WHERE kind = 'anchor'",
+		"system: removed":         "DELETE FROM system_events WHERE seq = 2",
+		"system: end cut":         "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events)",
+		"system: end cut, head":   "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events); UPDATE system_head SET (seq, hash) = (SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1)",
+		"system: end inserted":    "INSERT INTO system_events SELECT seq + 1, kind, time, payload, payload_hash, hash FROM system_events ORDER BY seq DESC LIMIT 1",
+		"system: kind":            "UPDATE system_events SET kind = 'x' WHERE seq = 1",
+		"system: time":            "UPDATE system_events SET time = 1 WHERE seq = 1",
+		"system: as blob":         "UPDATE system_events SET payload = CAST(payload AS BLOB) WHERE seq = 1",
+		"system: kind as blob":    "UPDATE system_events SET kind = CAST(kind AS BLOB) WHERE seq = 1",
+		"system: emptied":         "DELETE FROM system_events; DELETE FROM system_head; DELETE FROM docs WHERE kind = 'override'; UPDATE counters SET value = 0",
+		"head: number":            "UPDATE system_head SET seq = seq + 1",
+		"head: seal":              "UPDATE system_head SET record = zeroblob(150)",
+		"head: key":               "UPDATE system_head SET key_id = zeroblob(16)",
+		"head: no key":            "UPDATE system_head SET key_id = x''",
+		"head: gone":              "DELETE FROM system_head",
+	}
+}
 
-		"system: payload":           "UPDATE system_events SET payload = replace(payload, 'ann', 'eve')",
-		"system: anchor's hash":     "UPDATE system_events SET payload = json_set(payload, '$.hash', '00') WHERE kind = 'anchor'",
-		"system: removed":           "DELETE FROM system_events WHERE seq = 2",
-		"system: end cut":           "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events)",
-		"system: end cut, head":     "DELETE FROM system_events WHERE seq = (SELECT max(seq) FROM system_events); UPDATE system_head SET (seq, hash) = (SELECT seq, hash FROM system_events ORDER BY seq DESC LIMIT 1)",
-		"system: end inserted":      "INSERT INTO system_events SELECT seq + 1, kind, time, payload, payload_hash, hash FROM system_events ORDER BY seq DESC LIMIT 1",
-		"system: kind":              "UPDATE system_events SET kind = 'x' WHERE seq = 1",
-		"system: time":              "UPDATE system_events SET time = 1 WHERE seq = 1",
-		"system: as blob":           "UPDATE system_events SET payload = CAST(payload AS BLOB) WHERE seq = 1",
-		"system: kind as blob":      "UPDATE system_events SET kind = CAST(kind AS BLOB) WHERE seq = 1",
-		"system: emptied":           "DELETE FROM system_events; DELETE FROM system_head; DELETE FROM docs WHERE kind = 'override'; UPDATE counters SET value = 0",
-		"head: number":              "UPDATE system_head SET seq = seq + 1",
-		"head: seal":                "UPDATE system_head SET record = zeroblob(150)",
-		"head: key":                 "UPDATE system_head SET key_id = zeroblob(16)",
-		"head: no key":              "UPDATE system_head SET key_id = x''",
-		"head: gone":                "DELETE FROM system_head",
+func usageEdits() map[string]string {
+	return map[string]string{
 		"override: switched":        "UPDATE docs SET doc = json_set(doc, '$.enabled', json('true')) WHERE kind = 'override'",
 		"override: who":             "UPDATE docs SET doc = json_set(doc, '$.by', 'eve') WHERE kind = 'override'",
 		"override: when":            "UPDATE docs SET at = at + 1 WHERE kind = 'override'",
@@ -300,56 +321,61 @@ func Edits() map[string]string {
 		"rule: last":                "UPDATE usage SET last = 1 WHERE kind = 3",
 		"rule: removed":             "DELETE FROM usage WHERE kind = 3",
 		"rule: inserted":            "INSERT INTO usage SELECT 3, '', 1, '', '', '', '', '', 'x', 'x', '', 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1",
-		"user: rights":              `UPDATE docs SET doc = replace(doc, '"roles":["dev"]', '"roles":["ops"]') WHERE kind = 'user'`,
-		"user: admin":               "UPDATE docs SET doc = json_set(doc, '$.admin', json('true')) WHERE kind = 'user'",
-		"user: removed":             "UPDATE docs SET gone = 1 WHERE kind = 'user' AND id = 'ann'",
-		"user: back":                "UPDATE docs SET gone = 0 WHERE kind = 'user'",
-		"user: renamed":             "UPDATE docs SET id = 'eve' WHERE kind = 'user' AND id = 'ann'",
-		"user: looks":               "UPDATE docs SET look = 'x' WHERE kind = 'user' AND id = 'ann'",
-		"user: folded":              "UPDATE docs SET folded = 'x' WHERE kind = 'user' AND id = 'ann'",
-		"user: gone":                "DELETE FROM docs WHERE kind = 'user' AND id = 'ann'",
-		"user: inserted":            "INSERT INTO docs SELECT kind, 'eve', user, 'eve', 'eve', at, gone, doc, last FROM docs WHERE kind = 'user' AND id = 'ann' LIMIT 1",
-		"group: grants":             "UPDATE docs SET doc = replace(doc, 'read_file', 'exec_shell') WHERE kind = 'group'",
-		"group: renamed":            "UPDATE docs SET id = 'x' WHERE kind = 'group'",
-		"group: looks":              "UPDATE docs SET look = 'x' WHERE kind = 'group'",
-		"group: gone":               "DELETE FROM docs WHERE kind = 'group'",
-		"token: not revoked":        "UPDATE docs SET gone = 0 WHERE kind = 'token'",
-		"token: not revoked, doc":   "UPDATE docs SET doc = json_remove(doc, '$.revoked_at', '$.revoked_by'), gone = 0 WHERE kind = 'token'",
-		"token: scope":              "UPDATE docs SET doc = json_remove(doc, '$.claims.scope.tools') WHERE kind = 'token'",
-		"token: user":               "UPDATE docs SET user = 'eve' WHERE kind = 'token'",
-		"token: ID":                 "UPDATE docs SET id = 'tok_x' WHERE id = 'tok_1'",
-		"token: gone":               "DELETE FROM docs WHERE id = 'tok_1'",
-		"token: inserted":           "INSERT INTO docs SELECT kind, 'tok_x', user, folded, look, at, gone, doc, last FROM docs WHERE id = 'tok_1'",
-		"access: counter":           "UPDATE counters SET value = value - 1 WHERE name = 'access'",
-		"remembered: scope":         "UPDATE docs SET doc = json_remove(json_set(doc, '$.scope', 'user'), '$.session_id') WHERE kind = 'remembered'",
-		"remembered: user":          "UPDATE docs SET user = 'eve' WHERE kind = 'remembered'",
-		"remembered: user, doc":     "UPDATE docs SET doc = json_set(doc, '$.user', 'eve') WHERE kind = 'remembered'",
-		"remembered: tool":          "UPDATE docs SET doc = json_set(doc, '$.tool', 'x') WHERE kind = 'remembered'",
-		"remembered: any":           "UPDATE docs SET doc = json_remove(doc, '$.arguments') WHERE kind = 'remembered'",
-		"remembered: arguments":     "UPDATE docs SET doc = json_set(doc, '$.arguments', json('{}')) WHERE kind = 'remembered'",
-		"remembered: path":          "UPDATE docs SET doc = json_set(doc, '$.path', '/w') WHERE kind = 'remembered'",
-		"remembered: folder":        "UPDATE docs SET doc = json_set(doc, '$.folder', json('true')) WHERE kind = 'remembered'",
-		"remembered: workspace":     "UPDATE docs SET doc = json_set(doc, '$.workspace', '/elsewhere') WHERE kind = 'remembered'",
-		"remembered: folder id":     "UPDATE docs SET doc = json_set(doc, '$.folder_id', 'x') WHERE kind = 'remembered'",
-		"remembered: effect":        "UPDATE docs SET doc = json_set(doc, '$.effect', 'read_only') WHERE kind = 'remembered'",
-		"remembered: run":           "UPDATE docs SET doc = json_set(doc, '$.run_id', 'x') WHERE kind = 'remembered'",
-		"remembered: approval":      "UPDATE docs SET doc = json_set(doc, '$.approval_id', 'x') WHERE kind = 'remembered'",
-		"remembered: who":           "UPDATE docs SET doc = json_set(doc, '$.by', 'eve') WHERE kind = 'remembered'",
-		"remembered: when":          "UPDATE docs SET at = 1 WHERE kind = 'remembered'",
-		"remembered: when, doc":     "UPDATE docs SET doc = json_set(doc, '$.at', '2020-01-01T00:00:00Z') WHERE kind = 'remembered'",
-		"remembered: holds again":   "UPDATE docs SET gone = 0, doc = json_remove(doc, '$.revoked_at', '$.revoked_by') WHERE kind = 'remembered'",
-		"remembered: who revoked":   "UPDATE docs SET doc = json_set(doc, '$.revoked_by', 'eve') WHERE kind = 'remembered'",
-		"remembered: gone":          "DELETE FROM docs WHERE kind = 'remembered'",
-		"remembered: ID":            "UPDATE docs SET id = 'rem_x' WHERE kind = 'remembered' AND gone = 0",
-		"remembered: inserted":      "INSERT INTO docs SELECT kind, 'rem_x', user, folded, look, at, gone, doc, last FROM docs WHERE kind = 'remembered' LIMIT 1",
-		"remembered: counter":       "UPDATE counters SET value = value - 1 WHERE name = 'remembered'",
-		"user: from a session":      "UPDATE docs SET kind = 'user' WHERE kind = 'session' AND id = 'ses_1'",
-		"remembered: in force":      "UPDATE docs SET gone = 0 WHERE kind = 'remembered'",
 		"session: removed":          "DELETE FROM docs WHERE id = 'ses_1'",
 		"session: renamed":          "UPDATE docs SET doc = json_set(doc, '$.name', 'x') WHERE kind = 'session' AND id = 'ses_1'",
 		"session: given away":       "UPDATE docs SET user = 'eve' WHERE id = 'ses_1'",
 		"session: another ID":       "UPDATE docs SET id = 'ses_2' WHERE id = 'ses_1'",
 		"session: when":             "UPDATE docs SET at = 1 WHERE kind = 'session'",
 		"session: inserted":         `INSERT INTO docs VALUES ('session', 'ses_9', 'eve', '', '', 1, 0, '{"session_id":"ses_9","user":"eve","name":""}', 0)`,
+	}
+}
+
+func peopleEdits() map[string]string {
+	return map[string]string{
+		"user: rights":            `UPDATE docs SET doc = replace(doc, '"roles":["dev"]', '"roles":["ops"]') WHERE kind = 'user'`,
+		"user: admin":             "UPDATE docs SET doc = json_set(doc, '$.admin', json('true')) WHERE kind = 'user'",
+		"user: removed":           "UPDATE docs SET gone = 1 WHERE kind = 'user' AND id = 'ann'",
+		"user: back":              "UPDATE docs SET gone = 0 WHERE kind = 'user'",
+		"user: renamed":           "UPDATE docs SET id = 'eve' WHERE kind = 'user' AND id = 'ann'",
+		"user: looks":             "UPDATE docs SET look = 'x' WHERE kind = 'user' AND id = 'ann'",
+		"user: folded":            "UPDATE docs SET folded = 'x' WHERE kind = 'user' AND id = 'ann'",
+		"user: gone":              "DELETE FROM docs WHERE kind = 'user' AND id = 'ann'",
+		"user: inserted":          "INSERT INTO docs SELECT kind, 'eve', user, 'eve', 'eve', at, gone, doc, last FROM docs WHERE kind = 'user' AND id = 'ann' LIMIT 1",
+		"group: grants":           "UPDATE docs SET doc = replace(doc, 'read_file', 'exec_shell') WHERE kind = 'group'",
+		"group: renamed":          "UPDATE docs SET id = 'x' WHERE kind = 'group'",
+		"group: looks":            "UPDATE docs SET look = 'x' WHERE kind = 'group'",
+		"group: gone":             "DELETE FROM docs WHERE kind = 'group'",
+		"token: not revoked":      "UPDATE docs SET gone = 0 WHERE kind = 'token'",
+		"token: not revoked, doc": "UPDATE docs SET doc = json_remove(doc, '$.revoked_at', '$.revoked_by'), gone = 0 WHERE kind = 'token'",
+		"token: scope":            "UPDATE docs SET doc = json_remove(doc, '$.claims.scope.tools') WHERE kind = 'token'",
+		"token: user":             "UPDATE docs SET user = 'eve' WHERE kind = 'token'",
+		"token: ID":               "UPDATE docs SET id = 'tok_x' WHERE id = 'tok_1'",
+		"token: gone":             "DELETE FROM docs WHERE id = 'tok_1'",
+		"token: inserted":         "INSERT INTO docs SELECT kind, 'tok_x', user, folded, look, at, gone, doc, last FROM docs WHERE id = 'tok_1'",
+		"access: counter":         "UPDATE counters SET value = value - 1 WHERE name = 'access'",
+		"remembered: scope":       "UPDATE docs SET doc = json_remove(json_set(doc, '$.scope', 'user'), '$.session_id') WHERE kind = 'remembered'",
+		"remembered: user":        "UPDATE docs SET user = 'eve' WHERE kind = 'remembered'",
+		"remembered: user, doc":   "UPDATE docs SET doc = json_set(doc, '$.user', 'eve') WHERE kind = 'remembered'",
+		"remembered: tool":        "UPDATE docs SET doc = json_set(doc, '$.tool', 'x') WHERE kind = 'remembered'",
+		"remembered: any":         "UPDATE docs SET doc = json_remove(doc, '$.arguments') WHERE kind = 'remembered'",
+		"remembered: arguments":   "UPDATE docs SET doc = json_set(doc, '$.arguments', json('{}')) WHERE kind = 'remembered'",
+		"remembered: path":        "UPDATE docs SET doc = json_set(doc, '$.path', '/w') WHERE kind = 'remembered'",
+		"remembered: folder":      "UPDATE docs SET doc = json_set(doc, '$.folder', json('true')) WHERE kind = 'remembered'",
+		"remembered: workspace":   "UPDATE docs SET doc = json_set(doc, '$.workspace', '/elsewhere') WHERE kind = 'remembered'",
+		"remembered: folder id":   "UPDATE docs SET doc = json_set(doc, '$.folder_id', 'x') WHERE kind = 'remembered'",
+		"remembered: effect":      "UPDATE docs SET doc = json_set(doc, '$.effect', 'read_only') WHERE kind = 'remembered'",
+		"remembered: run":         "UPDATE docs SET doc = json_set(doc, '$.run_id', 'x') WHERE kind = 'remembered'",
+		"remembered: approval":    "UPDATE docs SET doc = json_set(doc, '$.approval_id', 'x') WHERE kind = 'remembered'",
+		"remembered: who":         "UPDATE docs SET doc = json_set(doc, '$.by', 'eve') WHERE kind = 'remembered'",
+		"remembered: when":        "UPDATE docs SET at = 1 WHERE kind = 'remembered'",
+		"remembered: when, doc":   "UPDATE docs SET doc = json_set(doc, '$.at', '2020-01-01T00:00:00Z') WHERE kind = 'remembered'",
+		"remembered: holds again": "UPDATE docs SET gone = 0, doc = json_remove(doc, '$.revoked_at', '$.revoked_by') WHERE kind = 'remembered'",
+		"remembered: who revoked": "UPDATE docs SET doc = json_set(doc, '$.revoked_by', 'eve') WHERE kind = 'remembered'",
+		"remembered: gone":        "DELETE FROM docs WHERE kind = 'remembered'",
+		"remembered: ID":          "UPDATE docs SET id = 'rem_x' WHERE kind = 'remembered' AND gone = 0",
+		"remembered: inserted":    "INSERT INTO docs SELECT kind, 'rem_x', user, folded, look, at, gone, doc, last FROM docs WHERE kind = 'remembered' LIMIT 1",
+		"remembered: counter":     "UPDATE counters SET value = value - 1 WHERE name = 'remembered'",
+		"user: from a session":    "UPDATE docs SET kind = 'user' WHERE kind = 'session' AND id = 'ses_1'",
+		"remembered: in force":    "UPDATE docs SET gone = 0 WHERE kind = 'remembered'",
 	}
 }
