@@ -94,7 +94,7 @@ func startPostgreSQL(t *testing.T) *postgrestest.Server {
 	return server
 }
 
-// TestGuides_PostgreSQL runs the lines of docs/grow.md as they stand, against a server in the place of db.example.
+// TestGuides_PostgreSQL runs the lines of docs/grow.md as they stand, with a server of the test as db.example.
 func TestGuides_PostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := startPostgreSQL(t)

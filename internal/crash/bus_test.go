@@ -13,7 +13,7 @@ import (
 // wait for it.
 func TestServe_SharedLimit(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
-	w := newTownIn(t, t.TempDir(), 1, ", max_concurrent: 1", c.URL())
+	w := newTownIn(t, t.TempDir(), 1, townOptions{limits: ", max_concurrent: 1", bus: c.URL()})
 	w.hold = func(string, int) <-chan struct{} {
 		held := make(chan struct{})
 		time.AfterFunc(20*time.Millisecond, func() { close(held) })

@@ -15,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/replay"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // check looks at a run that has ended, and at those below it.
@@ -56,7 +57,7 @@ func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome
 }
 
 // checkRun looks at one run by itself.
-func (s *Story) checkRun(ctx context.Context, st *synced, run *agent.State) (events []toolcrib.Event, err error) {
+func (s *Story) checkRun(ctx context.Context, st store.Store, run *agent.State) (events []toolcrib.Event, err error) {
 	one := &Story{Scenario: s.Scenario}
 	if _, err := st.Verify(ctx, run.Run); err != nil {
 		one.problemf("verify: %v", err)

@@ -74,7 +74,12 @@ func (o *houseOrder) serve() error {
 	}
 	var appends atomic.Int64
 	s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
-	if err := s.Env.Open(ctx); err != nil {
+	err = s.Env.Open(ctx)
+	for end := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnreachable) && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // as what starts servers starts them again
+		err = s.Env.Open(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	h, err := server.New(server.Options{Service: s, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Version: "test"})
@@ -143,7 +148,8 @@ type town struct {
 	closed  bool
 	opened  int
 	ops     int
-	plan    map[int]string // what becomes of a house at an operation of a client
+	plan    map[int]string // what becomes of a house, or of the database, at an operation of a client
+	restart func()         // crashes the server of the database, and starts it
 	houses  sync.WaitGroup
 }
 
@@ -156,10 +162,16 @@ type house struct {
 	stopped bool
 }
 
-func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed, "", "") }
+func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed, townOptions{}) }
 
-// newTownIn makes a town in a folder, whose folder data has what is stored. limits are those of the provider.
-func newTownIn(t *testing.T, dir string, seed uint64, limits, bus string) *town {
+// townOptions are further parts of the configuration.
+type townOptions struct {
+	limits, bus string // limits of the provider; address of the bus
+	database    string // address; "" = SQLite in the folder data
+}
+
+// newTownIn makes a town in a folder.
+func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 	h := harness(t)
 	w := &town{
 		t: t, dir: dir, exe: h.Exe, r: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}), effects: map[string]int{},
@@ -172,11 +184,12 @@ func newTownIn(t *testing.T, dir string, seed uint64, limits, bus string) *town 
 	text := fmt.Sprintf(`
 providers: {town: {type: openai, api_key: none, base_url: '%s'%s}}
 bus: {url: '%s'}
+database: '%s'
 agents: {default: {model: town/m}}
 mcpServers: {town: {url: '%s', trusted: true}}
 tools: {confirm: writes}
 server: {auth: none}
-`, model, limits, bus, tools)
+`, model, o.limits, o.bus, o.database, tools)
 	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -330,6 +343,7 @@ func (w *town) operation() {
 		h = w.live[w.r.IntN(len(w.live))]
 	}
 	pause := time.Duration(w.r.IntN(5000)) * time.Microsecond
+	restart := w.restart
 	long := time.Duration(1+w.r.IntN(4)) * houseLease
 	w.mu.Unlock()
 	if h == nil {
@@ -337,8 +351,12 @@ func (w *town) operation() {
 	}
 	w.houses.Go(func() {
 		time.Sleep(pause)
-		if what == "kill" {
+		switch what {
+		case "kill":
 			_ = h.cmd.Process.Kill()
+			return
+		case "database":
+			restart()
 			return
 		}
 		w.stop(h)
@@ -369,11 +387,15 @@ func (w *town) resume(h *house) {
 // verify looks into the journals, when no server is left.
 func (w *town) verify() (problems []string) {
 	ctx := context.WithoutCancel(w.patient)
-	st, err := openStore(ctx, filepath.Join(w.dir, "data", env.DatabaseName))
+	house, err := houseService(w.dir, houseLease)
+	if err == nil {
+		err = house.Env.Open(ctx)
+	}
 	if err != nil {
 		return []string{err.Error()}
 	}
-	defer st.Close()
+	defer house.Close()
+	st := house.Env.Store
 	if _, err := st.VerifyAll(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("verify of all: %v", err))
 	}
@@ -436,30 +458,33 @@ func (w *town) visits(n int) (problems []string) {
 func TestServe_Sample(t *testing.T) {
 	first := theSeed(t)
 	for i := range *towns {
-		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) {
-			w := newTown(t, first+uint64(i))
-			for range 2 + w.r.IntN(4) {
-				w.orders = append(w.orders, &houseOrder{
-					Kill: 1 + w.r.Int64N(40), When: []string{"before", "during", "after"}[w.r.IntN(3)],
-					Delay: time.Duration(w.r.IntN(3000)) * time.Microsecond,
-				})
-			}
-			for range 1 + w.r.IntN(2) {
-				w.plan[1+w.r.IntN(150)] = "kill"
-			}
-			w.plan[1+w.r.IntN(150)] = "stop"
-			w.open()
-			w.open()
-			began := time.Now()
-			problems := w.visits(4)
-			w.end()
-			problems = append(problems, w.verify()...)
-			if len(problems) > 0 {
-				t.Errorf("orders %+v, plan %v:\n    %s", w.orders, w.plan, strings.Join(problems, "\n    "))
-			}
-			t.Logf("%d servers, %d operations, %s", w.opened, w.ops, time.Since(began).Round(time.Millisecond))
+		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) { newTown(t, first+uint64(i)).sample(2) })
+	}
+}
+
+// sample tells the story of a seed, with n servers at a time.
+func (w *town) sample(n int) {
+	for range 2 + w.r.IntN(4) {
+		w.orders = append(w.orders, &houseOrder{
+			Kill: 1 + w.r.Int64N(40), When: []string{"before", "during", "after"}[w.r.IntN(3)],
+			Delay: time.Duration(w.r.IntN(3000)) * time.Microsecond,
 		})
 	}
+	for range 1 + w.r.IntN(2) {
+		w.plan[1+w.r.IntN(150)] = "kill"
+	}
+	w.plan[1+w.r.IntN(150)] = "stop"
+	for range n {
+		w.open()
+	}
+	began := time.Now()
+	problems := w.visits(4)
+	w.end()
+	problems = append(problems, w.verify()...)
+	if len(problems) > 0 {
+		w.t.Errorf("orders %+v, plan %v:\n    %s", w.orders, w.plan, strings.Join(problems, "\n    "))
+	}
+	w.t.Logf("%d servers, %d operations, %s", w.opened, w.ops, time.Since(began).Round(time.Millisecond))
 }
 
 // A run of a server that was killed is continued by another one on the same machine at its next look, not only when its

@@ -73,7 +73,7 @@ func TestServe_Trouble(t *testing.T) {
 			if name == "disk full" {
 				mountSmall(t, data)
 			}
-			w := newTownIn(t, dir, 1, "", "")
+			w := newTownIn(t, dir, 1, townOptions{})
 			free := make(chan struct{})
 			w.hold = func(key string, turn int) <-chan struct{} {
 				if key == fmt.Sprint("visit-", turn) {

@@ -59,7 +59,7 @@ func TestMigrate_FromSQLite(t *testing.T) {
 
 	address, keys := server.URL(name).String(), filepath.Join(dir, "server", "keys")
 	o := postgres.MigrateOptions{Keys: keys, From: from.Store}
-	if err := postgres.Migrate(t.Context(), address, o); err != nil {
+	if _, err := postgres.Migrate(t.Context(), address, o); err != nil {
 		t.Fatal(err)
 	}
 	s := openAt(t, address, postgres.Options{Keys: keys})

@@ -124,6 +124,21 @@ func TestServers_Restart(t *testing.T) {
 	})
 }
 
+// A run that has begun is there after a crash of PostgreSQL: a client has its ID.
+func TestServers_RunsThatHaveBegun(t *testing.T) {
+	_, stores := two(t)
+	for n := range 5 {
+		run := toolcrib.RunID(fmt.Sprint("run_", n))
+		err := stores[n%2].Append(t.Context(), run, 0, numbered(0, false)...)
+		if err = errors.Join(err, server.Down("immediate"), server.Up(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stores[0].Run(t.Context(), run); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Of appends of the same event on two servers, one wins.
 func TestServers_Fence(t *testing.T) {
 	_, stores := two(t)

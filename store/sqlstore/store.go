@@ -32,6 +32,9 @@ type Options struct {
 	// CheckShare is the share of time, in percent, in which the places of all runs may be compared with the
 	// record. If 0, they are compared whenever another writer has changed the database.
 	CheckShare int
+	// DurableStart commits the first event of a run like a barrier: its ID is given to clients, and a server of the
+	// database can lose what is not durable although this process lives.
+	DurableStart bool
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -43,6 +46,7 @@ type Store struct {
 	keys     *store.Keys
 	db       Database
 	writer   *writer
+	durable  bool // Options.DurableStart
 
 	buffers    sync.Pool // contains *bytes.Buffer, for encoding appends
 	overrides  cache[store.Override]
@@ -55,7 +59,7 @@ type Store struct {
 
 // New returns a store in a database that has the tables of its schema.
 func New(o Options) *Store {
-	s := &Store{path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database}
+	s := &Store{path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database, durable: o.DurableStart}
 	if o.Writer != nil {
 		s.writer = newWriter(o)
 	}
