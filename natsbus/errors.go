@@ -93,7 +93,7 @@ func (b *Bus) refused(err error) {
 
 // probe sends a message to all servers and listens to none, to see whether that is permitted.
 func (b *Bus) probe() error {
-	subject := names{b.ID}.subject("probe", "start")
+	subject := names{b.Database}.subject("probe", "start")
 	sub, err := b.conn.SubscribeSync(subject)
 	if err == nil {
 		err = b.conn.Publish(subject, nil)
@@ -115,5 +115,5 @@ func (b *Bus) permitted() error {
 	}
 	_, what, _ := strings.Cut(err.Error(), "iolation for ")
 	return fmt.Errorf("bus.url: %w: the user of the bus may not use %s; let it publish to %s, $JS.API.> and $JS.ACK.>, and subscribe "+
-		"to %s and _INBOX.>", errDenied, what, names{b.ID}.subject(">"), names{b.ID}.subject(">"))
+		"to %s and _INBOX.>", errDenied, what, names{b.Database}.subject(">"), names{b.Database}.subject(">"))
 }

@@ -247,7 +247,7 @@ func (l *Limit) balance(ctx context.Context, more bool) error {
 		if err != nil {
 			return err
 		}
-		subject := names{l.bus.ID}.subject(limits, l.key)
+		subject := names{l.bus.Database}.subject(limits, l.key)
 		_, err = l.bus.js.Publish(ctx, subject, l.bus.seal.seal(subject, body),
 			jetstream.WithExpectLastSequencePerSubject(revision))
 		if another(err) {
@@ -274,7 +274,7 @@ func (l *Limit) read(ctx context.Context) (d division, revision uint64, err erro
 	if s == nil {
 		return d, 0, jetstream.ErrStreamNotFound
 	}
-	subject := names{l.bus.ID}.subject(limits, l.key)
+	subject := names{l.bus.Database}.subject(limits, l.key)
 	m, err := (*s).GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return d, 0, nil
@@ -394,7 +394,7 @@ func (l *Limit) apply(d *division, was share, may [2]int) {
 // declareLimits makes the stream of the records.
 func (b *Bus) declareLimits(ctx context.Context) error {
 	s, err := makeStream(ctx, b.js, jetstream.StreamConfig{
-		Name: names{b.ID}.stream(limits), Subjects: []string{names{b.ID}.subject(limits, "*")},
+		Name: names{b.Database}.stream(limits), Subjects: []string{names{b.Database}.subject(limits, "*")},
 		Storage: jetstream.MemoryStorage, MaxBytes: maxShared, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld,
 		MaxAge: 2 * rateLasts, Replicas: 3,
 	})

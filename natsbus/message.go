@@ -1,11 +1,13 @@
 package natsbus
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -103,10 +105,10 @@ func (s *sealer) open(subject string, data []byte) (sender string, body []byte, 
 // tell sends a message to the other servers, unless the bus is gone or too many messages wait. It does not block.
 // about is part of the subject: the ID of a run, or another word of letters, digits, - and _.
 func (b *Bus) tell(kind kind, about string, body []byte) {
-	if len(body) > maxBody || !b.State().Connected || !token(about) {
+	if b.conn == nil || len(body) > maxBody || !b.State().Connected || !token(about) {
 		return
 	}
-	subject := names{b.ID}.subject(string(kind), about)
+	subject := names{b.Database}.subject(string(kind), about)
 	select {
 	case b.out <- &nats.Msg{Subject: subject, Data: b.seal.seal(subject, body)}:
 	default:
@@ -125,13 +127,36 @@ func (b *Bus) send() {
 	}
 }
 
+// ID identifies this server to the others. It is "" without a cluster.
+func (b *Bus) ID() string {
+	if b.conn == nil {
+		return ""
+	}
+	return hex.EncodeToString(b.seal.self[:])
+}
+
+// everyone is what messages to all servers are about.
+const everyone = "all"
+
+// Send sends a message of a kind to all other servers or, if to is not "", to the one with that ID. It does not
+// block. The message is lost if the bus is gone, or too many wait.
+func (b *Bus) Send(of, to string, body []byte) { b.tell(kind(of), cmp.Or(to, everyone), body) }
+
+// Receive calls do for the messages of a kind that others send to all servers or to this one, one after another. If
+// do is slow, messages are lost.
+func (b *Bus) Receive(of string, do func(body []byte)) {
+	for _, about := range []string{everyone, b.ID()} {
+		b.receive(kind(of), about, func(_, _ string, body []byte) { do(body) })
+	}
+}
+
 // receive calls do for the messages of a kind that other servers send, until stop is called. If about is not "", only
 // for those about it. Calls come one after another. If do is slow, messages are lost.
 func (b *Bus) receive(kind kind, about string, do func(sender, about string, body []byte)) (stop func()) {
-	if about != "" && !token(about) {
+	if b.conn == nil || about != "" && !token(about) {
 		return func() {}
 	}
-	prefix := names{b.ID}.subject(string(kind), "")
+	prefix := names{b.Database}.subject(string(kind), "")
 	subject := prefix + about
 	if about == "" {
 		subject += "*"
@@ -216,7 +241,7 @@ func (b *Bus) leave() {
 	if b.conn == nil || !b.State().Connected {
 		return
 	}
-	subject := names{b.ID}.subject(string(gone), "server")
+	subject := names{b.Database}.subject(string(gone), "server")
 	_ = b.conn.Publish(subject, b.seal.seal(subject, nil))
 	_ = b.conn.FlushTimeout(repairEvery)
 }

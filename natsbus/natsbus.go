@@ -1,17 +1,20 @@
-// Package natsbus connects the servers of one database through NATS: it divides limits between them. It is never the
-// truth. Everything that it carries may be lost, doubled, delayed or reordered; and when the bus is gone, each server
-// continues with its share of the limits.
+// Package natsbus connects the servers of one database through NATS: it hands out runs, carries messages from one
+// server to the others, and divides limits between them. It is never the truth. Everything that it carries may be
+// lost, doubled, delayed or reordered; and when the bus is gone, each server continues with a queue of its own and
+// its share of the limits. Without a cluster, the bus is a queue in this process.
 package natsbus
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -30,7 +33,8 @@ const (
 
 // Options configure a [Bus].
 type Options struct {
-	// URL has the addresses of the servers of a cluster, separated by commas.
+	// URL has the addresses of the servers of a cluster, separated by commas. If "", the bus is a NATS server in this
+	// process.
 	URL string
 	// Credentials is a file with a user's JWT and NKEY seed (.creds), or with a seed only. It may be "".
 	Credentials string
@@ -39,8 +43,11 @@ type Options struct {
 	// CertFile and KeyFile are the certificate of this client. They may be "".
 	CertFile, KeyFile string
 
-	// ID identifies the database: its servers share it, and no others. It consists of letters and digits.
-	ID string
+	// Dir is a folder for the NATS server in this process, which keeps the queue while there is no cluster. If "",
+	// there is no queue.
+	Dir string
+	// Database identifies the database: its servers share it, and no others. It consists of letters and digits.
+	Database string
 	// Key is secret to the servers of the database. It seals what they send to each other.
 	Key []byte
 	// Self describes this server to the others.
@@ -52,7 +59,11 @@ type Options struct {
 // Bus is a connection to the other servers of a database. It is safe for concurrent use.
 type Bus struct {
 	Options
-	conn    *nats.Conn
+	embedded *server.Server
+	near     *jobs // the queue in this process
+	far      *jobs // the queue of the cluster; nil without one
+
+	conn    *nats.Conn // of the cluster; nil without one
 	js      jetstream.JetStream
 	ctx     context.Context
 	end     context.CancelFunc
@@ -64,6 +75,7 @@ type Bus struct {
 
 	mu     sync.Mutex
 	state  State
+	ready  chan struct{} // closed while the state is Connected
 	peers  map[string]peer
 	limits int // users of limits
 }
@@ -84,7 +96,7 @@ type State struct {
 func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 	b := &Bus{
 		Options: o, out: make(chan *nats.Msg, maxOut), broken: make(chan struct{}, 1),
-		peers: map[string]peer{},
+		peers: map[string]peer{}, ready: make(chan struct{}),
 	}
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
@@ -95,6 +107,14 @@ func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 			b.Close()
 		}
 	}()
+	if o.Dir != "" {
+		if b.near, err = b.embed(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if o.URL == "" {
+		return b, nil
+	}
 	if err := b.seal.init(o.Key); err != nil {
 		return nil, err
 	}
@@ -105,6 +125,35 @@ func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 	b.running.Go(b.repair)
 	b.present()
 	return b, nil
+}
+
+// embed starts a NATS server in this process, without a listener.
+func (b *Bus) embed(ctx context.Context) (*jobs, error) {
+	failed := func(err error) (*jobs, error) { return nil, fmt.Errorf("queue: %w", err) }
+	var err error
+	b.embedded, err = server.NewServer(&server.Options{
+		ServerName: "toolcrib", DontListen: true, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+		JetStream: true, StoreDir: b.Dir, JetStreamMaxMemory: maxMemory, JetStreamMaxStore: 1,
+	})
+	if err != nil {
+		return failed(err)
+	}
+	b.embedded.Start() // returns, since it does not listen
+	if !b.embedded.JetStreamEnabled() {
+		return failed(fmt.Errorf("cannot start in folder %s", b.Dir))
+	}
+	conn, err := nats.Connect("", nats.InProcessServer(b.embedded), nats.Name("toolcrib"))
+	if err != nil {
+		return failed(err)
+	}
+	near := &jobs{conn: conn, names: names{"local"}, storage: jetstream.MemoryStorage, bytes: maxMemory}
+	if near.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(patience)); err == nil {
+		_, err = near.declare(ctx)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return near, nil
 }
 
 // names are the names of what belongs to one database.
@@ -134,6 +183,9 @@ func (b *Bus) connect(ctx context.Context) error {
 	}
 	if b.js, err = jetstream.New(b.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return b.explain(err)
+	}
+	b.far = &jobs{
+		conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage, bytes: maxFile, replicas: 3,
 	}
 	if !b.conn.IsConnected() {
 		return nil
@@ -172,7 +224,11 @@ func (b *Bus) connectOptions() ([]nats.Option, error) {
 
 // declare makes the streams, and updates the state.
 func (b *Bus) declare(ctx context.Context) error {
-	if err := b.declareLimits(ctx); err != nil {
+	copies, err := b.far.declare(ctx)
+	if err == nil {
+		err = b.declareLimits(ctx)
+	}
+	if err != nil {
 		err = b.explain(err)
 		b.failed(err)
 		return err
@@ -182,9 +238,10 @@ func (b *Bus) declare(ctx context.Context) error {
 	was := b.state
 	b.state = State{
 		Connected: true, Since: time.Now(), Server: b.conn.ConnectedServerName(), Cluster: b.conn.ConnectedClusterName(),
-		Replicas: (*b.records.Load()).CachedInfo().Config.Replicas,
+		Replicas: copies,
 	}
 	if !was.Connected {
+		close(b.ready)
 		b.Log.Info("connected to the bus", "server", b.state.Server, "cluster", b.state.Cluster, "replicas", b.state.Replicas)
 	}
 	return nil
@@ -204,10 +261,13 @@ func (b *Bus) failed(err error) {
 	if was.Connected || was.Since.IsZero() {
 		b.state.Since = time.Now()
 	}
+	if was.Connected {
+		b.ready = make(chan struct{})
+	}
 	b.state.Connected, b.state.Problem = false, problem
 	b.mu.Unlock()
 	if was.Connected || was.Problem != problem {
-		b.Log.Warn("the bus cannot be used; this server has its share of the limits meanwhile", "error", problem)
+		b.Log.Warn("the bus cannot be used; this server finds its work in the database meanwhile", "error", problem)
 	}
 	b.wake()
 }
@@ -242,22 +302,29 @@ func (b *Bus) repair() {
 	}
 }
 
-// State returns the state of the connection to the cluster.
+// State returns the state of the connection to the cluster. Without one, it is always connected.
 func (b *Bus) State() State {
+	if b.conn == nil && b.URL == "" {
+		return State{Connected: true}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state
 }
 
-// Close ends the connection. It does nothing if b is nil.
+// Close implements [queue.Queue]. It ends the connection.
 func (b *Bus) Close() {
-	if b == nil {
-		return
-	}
 	b.leave()
 	b.end()
 	b.running.Wait()
 	if b.conn != nil {
 		b.conn.Close()
+	}
+	if b.near != nil {
+		b.near.conn.Close()
+	}
+	if b.embedded != nil {
+		b.embedded.Shutdown()
+		b.embedded.WaitForShutdown()
 	}
 }

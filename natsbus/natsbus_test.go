@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/natstest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/natsbus"
@@ -35,7 +36,7 @@ func open(t *testing.T, url, name string) *natsbus.Bus {
 
 func options(t *testing.T, url, name string) natsbus.Options {
 	return natsbus.Options{
-		URL: url, ID: "db1", Key: sharedKey, Self: natsbus.Server{Name: name, Version: "1"},
+		URL: url, Dir: t.TempDir(), Database: "db1", Key: sharedKey, Self: natsbus.Server{Name: name, Version: "1"},
 	}
 }
 
@@ -46,11 +47,76 @@ func connected(t *testing.T, all ...*natsbus.Bus) {
 	}
 }
 
+// A run is in the queue once, whichever server has queued it, and goes to one of them.
+func TestQueue_OnceForAllServers(t *testing.T) {
+	c := natstest.Start(t, 3, nil)
+	a, b := open(t, c.URL(), "a"), open(t, c.URL(), "b")
+	if s := a.State(); !s.Connected || s.Replicas != 3 || s.Cluster != "test" {
+		t.Errorf("state %+v", s)
+	}
+	put(t, a, "run_A", true)
+	put(t, b, "run_A", false)
+	taken(t, b, "run_A")
+	put(t, a, "run_A", true)
+	taken(t, a, "run_A")
+	if run := take(t, b, 300*time.Millisecond); run != "" {
+		t.Errorf("took %s, which was taken", run)
+	}
+}
+
+// While the bus is cut off, dead or empty, a server queues runs for itself; later they go to all again.
+func TestQueue_WithoutBus(t *testing.T) {
+	c := natstest.Start(t, 3, nil)
+	a, b := open(t, c.URL(), "a"), open(t, c.URL(), "b")
+	for _, trouble := range []struct {
+		name        string
+		begin, over func()
+	}{
+		{"cut", c.Cut, c.Heal},
+		{"dead", func() { c.Kill(0); c.Kill(1); c.Kill(2) }, func() { c.Restart(0); c.Restart(1); c.Restart(2); c.Await() }},
+		{"empty", c.Empty, func() {}},
+	} {
+		t.Run(trouble.name, func(t *testing.T) {
+			connected(t, a, b)
+			trouble.begin()
+			put(t, a, "run_A", true)
+			taken(t, a, "run_A")
+			trouble.over()
+			connected(t, a, b)
+			waittest.Until(t, "b takes what a queues", func() bool {
+				_, err := a.Put(t.Context(), "run_B")
+				return err == nil && take(t, b, time.Second) == "run_B"
+			})
+		})
+	}
+}
+
+// One of three NATS servers may die at any time.
+func TestQueue_OneNodeDies(t *testing.T) {
+	c := natstest.Start(t, 3, nil)
+	a, b := open(t, c.URL(), "a"), open(t, c.URL(), "b")
+	for i := range 3 {
+		run := toolcrib.RunID(fmt.Sprint("run_", i))
+		put(t, a, run, true)
+		c.Kill(i)
+		waittest.Until(t, "a server takes it", func() bool {
+			return take(t, b, time.Second) == run || take(t, a, time.Second) == run
+		})
+		c.Restart(i)
+		c.Await()
+	}
+}
+
 // A connection that passes nothing on, and is not closed, is given up after some seconds.
 func TestBus_Stalled(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
 	a := open(t, c.URL(), "a")
 	c.Relay(0).Stall()
+	for range 10_000 { // more than any buffer has
+		a.Send("live", "", make([]byte, 10_000))
+	}
+	put(t, a, "run_A", true)
+	taken(t, a, "run_A")
 	waittest.Until(t, "the connection was given up", func() bool { return !a.State().Connected })
 	if s := a.State(); s.Problem == "" {
 		t.Errorf("state %+v", s)
@@ -228,6 +294,8 @@ func TestOpen_BeforeTheBus(t *testing.T) {
 	if s := a.State(); s.Connected || !strings.Contains(s.Problem, "does not answer") {
 		t.Errorf("state %+v", s)
 	}
+	put(t, a, "run_A", true)
+	taken(t, a, "run_A")
 	c.Restart(0)
 	connected(t, a)
 }

@@ -23,41 +23,33 @@ type Pool struct {
 	*worker.Pool
 	s   *Service
 	log *slog.Logger
-	bus *natsbus.Bus // nil without one
+	bus *natsbus.Bus
 }
 
 // NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
-// runs are queued in q or, if that is nil, in this process.
-func (s *Service) NewPool(log *slog.Logger, q queue.Queue) (*Pool, error) {
+// runs are queued by the bus. wrap may replace the queue; it may be nil.
+func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) (*Pool, error) {
 	bus, err := s.Env.OpenBus(context.Background(), true, log)
 	if err != nil {
 		return nil, err
 	}
-	p, err := worker.New(worker.Options{Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Log: log})
-	if err != nil {
-		bus.Close()
-		return nil, err
+	var q queue.Queue = bus
+	if wrap != nil {
+		q = wrap(q)
 	}
-	if bus != nil {
-		s.Env.Share = func(provider string, concurrent, perMinute int, of limit.Local) limit.Share {
-			if share := bus.Limit(provider, concurrent, perMinute, of); share != nil {
-				return share
-			}
-			return nil
+	s.Env.Share = func(provider string, concurrent, perMinute int, of limit.Local) limit.Share {
+		if share := bus.Limit(provider, concurrent, perMinute, of); share != nil {
+			return share
 		}
+		return nil
 	}
+	p := worker.New(worker.Options{Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: bus, Log: log})
 	return &Pool{p, s, log, bus}, nil
-}
-
-// Close closes the pool as [worker.Pool.Close] does, and then the bus.
-func (p *Pool) Close(ctx context.Context) error {
-	defer p.bus.Close()
-	return p.Pool.Close(ctx)
 }
 
 // Degraded returns what does not work although runs continue.
 func (p *Pool) Degraded() []string {
-	if p.bus == nil || p.bus.State().Connected {
+	if p.bus.State().Connected {
 		return nil
 	}
 	return []string{"bus"}
@@ -182,7 +174,7 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		d.Release(err)
 		return nil, err
 	}
-	return d, d.Queue(ctx, who, q.Approve, q.Subscription)
+	return d, d.Continue(ctx, who, q.Approve, q.Subscription)
 }
 
 // Cancel ends a run as [Service.Cancel] does.

@@ -44,7 +44,7 @@ func adapter(name string) string {
 	if slices.Contains(shared, name) || strings.Contains(name, "/internal/") {
 		return ""
 	}
-	for _, one := range []string{"mcp", "natsbus", "gate/celrule", "queue"} {
+	for _, one := range []string{"mcp", "natsbus", "gate/celrule"} {
 		if within(name, one) && !within(name, "mcp/serve") { // which is a front end
 			return one
 		}

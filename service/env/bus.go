@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -13,8 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/natsbus"
 )
 
-// OpenBus connects to the bus of the configuration. Without one, it returns nil. If serves is set, the other
-// servers of the database see this one.
+// OpenBus connects to the bus of the configuration, or makes one in this process. If serves is set, it has a queue, and
+// the other servers of the database see this one.
 func (e *Env) OpenBus(ctx context.Context, serves bool, log *slog.Logger) (*natsbus.Bus, error) {
 	c, o, r := &e.Config.Bus, natsbus.Options{Log: log}, e.Resolver()
 	for _, f := range []struct {
@@ -33,15 +34,15 @@ func (e *Env) OpenBus(ctx context.Context, serves bool, log *slog.Logger) (*nats
 		}
 		*f.to = text
 	}
-	if o.URL == "" {
-		return nil, nil
+	if o.URL != "" {
+		keys, err := e.Keys()
+		if err != nil {
+			return nil, err
+		}
+		o.Database, o.Key = hex.EncodeToString(keys.Derive("name on the bus")[:8]), keys.Derive("messages on the bus")
 	}
-	keys, err := e.Keys()
-	if err != nil {
-		return nil, err
-	}
-	o.ID, o.Key = hex.EncodeToString(keys.Derive("name on the bus")[:8]), keys.Derive("messages on the bus")
 	if serves {
+		o.Dir = filepath.Join(e.DataDir, "queue")
 		host, _ := os.Hostname() // for people
 		o.Self = natsbus.Server{
 			Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Version: version.Version(), Config: e.Config.Hash(),
@@ -49,7 +50,7 @@ func (e *Env) OpenBus(ctx context.Context, serves bool, log *slog.Logger) (*nats
 		}
 	}
 	b, err := natsbus.Open(ctx, o)
-	if err != nil {
+	if err != nil && o.URL != "" {
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	return b, err

@@ -32,6 +32,10 @@ type Drive struct {
 	who     toolcrib.Principal
 	approve agent.Approve // decision of who about calls that need an approval, or ""; not journaled
 	sent    toolcrib.Seq  // last kept frame that the subscriptions have received
+
+	began     time.Time
+	readers   map[string]reader // other servers that follow the run, by their IDs
+	forwarded uint64            // number of the last message to them
 }
 
 // Drive returns the drive of a run. If the pool has none, it watches the run. It is nil if run is "".
@@ -56,9 +60,9 @@ func (d *Drive) Once() string { return d.once }
 // taken reports whether a worker has the run, or none may take it. The pool is locked.
 func (d *Drive) taken() bool { return d.work != nil || d.held }
 
-// Queue queues the run of a drive from [Pool.Reserve], and waits for a short time until a worker has begun it. The
-// worker acts as who, with approve for calls that need an approval, unless approve is "". s may be nil.
-func (d *Drive) Queue(ctx context.Context, who toolcrib.Principal, approve agent.Approve, s *Subscription) error {
+// Continue has a worker continue the run of a drive from [Pool.Reserve], and waits for a short time until it has
+// begun. The worker acts as who, with approve for calls that need an approval, unless approve is "". s may be nil.
+func (d *Drive) Continue(ctx context.Context, who toolcrib.Principal, approve agent.Approve, s *Subscription) error {
 	p := d.pool
 	p.mu.Lock()
 	d.held, d.who, d.approve = false, who, approve
@@ -69,7 +73,7 @@ func (d *Drive) Queue(ctx context.Context, who toolcrib.Principal, approve agent
 	}
 	p.mu.Unlock()
 	p.subscribe(s, d.run)
-	p.put(d.run)
+	p.now(func() { p.carry(d.run) })
 	late := time.NewTimer(beginWait)
 	defer late.Stop()
 	select {

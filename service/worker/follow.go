@@ -55,7 +55,8 @@ func (s *Subscription) Close() {
 // queuedFrame is a frame and, if it is a live one, the number of the last kept frame before it.
 type queuedFrame struct {
 	journal.Frame
-	after toolcrib.Seq
+	after  toolcrib.Seq
+	remote bool // of a run that another server drives; the kept frames come from the store
 }
 
 // put queues a frame, or leaves it out. If the reader is slow, it joins the pieces of a reply into larger ones.
@@ -79,7 +80,7 @@ func (s *Subscription) put(f *queuedFrame) {
 
 // join adds the next frame to this one, if that continues the same piece.
 func (q *queuedFrame) join(next *queuedFrame) bool {
-	if q.Event != next.Event || q.after != next.after {
+	if q.Event != next.Event || q.after != next.after || q.remote != next.remote {
 		return false
 	}
 	switch more := next.Data.(type) {
@@ -122,10 +123,11 @@ func (p *Pool) dequeue(s *Subscription) (f queuedFrame, ok bool) {
 func (p *Pool) send(run toolcrib.RunID, f journal.Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	queued := queuedFrame{f, f.Seq}
+	queued := queuedFrame{Frame: f, after: f.Seq}
 	if d := p.runs[run]; d != nil {
 		d.sent = max(d.sent, f.Seq)
 		queued.after = d.sent
+		p.forward(d, &queued, false, true)
 	}
 	for s := range p.follow[run] {
 		s.put(&queued)
@@ -139,6 +141,7 @@ func (p *Pool) sendAttended(run toolcrib.RunID, f journal.Frame, do bool) (some 
 	queued := queuedFrame{Frame: f}
 	if d := p.runs[run]; d != nil {
 		queued.after = d.sent
+		some = p.forward(d, &queued, true, do)
 	}
 	for s := range p.follow[run] {
 		if s.Attends && do {
@@ -161,12 +164,14 @@ func (p *Pool) subscribe(s *Subscription, run toolcrib.RunID) {
 		p.follow[run] = map[*Subscription]bool{}
 	}
 	p.follow[run][s] = true
+	p.tellFollowed(run)
 	s.run, s.close = run, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if delete(p.follow[run], s); len(p.follow[run]) == 0 {
 			delete(p.follow, run)
 			delete(p.lastSeqs, run)
+			delete(p.heard, run)
 		}
 	}
 }
@@ -273,6 +278,10 @@ func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, er
 		return true, nil
 	case frame.Seq == 0 && frame.after < f.After:
 		return false, nil // the kept frame that it belongs to was read from the store
+	case frame.remote:
+		if err := f.readTo(ctx, frame.after); err != nil || frame.after != f.After {
+			return false, err // what it belongs to cannot be read yet
+		}
 	case frame.Event == "":
 		f.begun = true
 		return false, f.readTo(ctx, frame.Seq)

@@ -15,7 +15,7 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	said := ""
 	say := func(text string, after toolcrib.Seq) {
 		view := journal.TextView{Text: text, From: len(said)}
-		one.put(&queuedFrame{journal.Frame{Event: journal.FrameToken, Data: view}, after})
+		one.put(&queuedFrame{Frame: journal.Frame{Event: journal.FrameToken, Data: view}, after: after})
 		said += text
 	}
 	for i := range 5000 {
@@ -30,7 +30,7 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	}
 	delta := func(name, text string) *queuedFrame {
 		view := journal.CallDeltaView{ID: "call_1", Name: name, ArgumentsDelta: text}
-		return &queuedFrame{journal.Frame{Event: journal.FrameToolCallDelta, Data: view}, 3}
+		return &queuedFrame{Frame: journal.Frame{Event: journal.FrameToolCallDelta, Data: view}, after: 3}
 	}
 	call := delta("read_file", "{")
 	if !call.join(delta("", "}")) || call.Data.(journal.CallDeltaView).ArgumentsDelta != "{}" {
@@ -50,7 +50,7 @@ func TestFollower_JoinsPieces(t *testing.T) {
 	// Kept frames are then read from the store; the report counts live ones only.
 	one, p := &Subscription{ready: make(chan struct{}, 1)}, &Pool{}
 	for seq := range toolcrib.Seq(maxQueued + 10) {
-		one.put(&queuedFrame{journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, seq + 1})
+		one.put(&queuedFrame{Frame: journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage)}, after: seq + 1})
 	}
 	for f, ok := p.dequeue(one); ok; f, ok = p.dequeue(one) {
 		if behind, _ := p.lagged(one); behind != (f.Seq == maxQueued) {

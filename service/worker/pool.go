@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ const (
 	beginWait = time.Second
 	// settleWait is how long the queue may take to answer.
 	settleWait = 5 * time.Second
-	queueDir   = "queue"
 	// maxKnown bounds the failures and the waiting runs that a pool keeps. The sweep finds the others in the store.
 	maxKnown = 10_000
 )
@@ -35,6 +33,7 @@ type Pool struct {
 	drivers *Drivers
 	runner  Runner
 	queue   queue.Queue
+	bus     Bus
 	log     *slog.Logger
 
 	ctx     context.Context // of the runs
@@ -49,6 +48,7 @@ type Pool struct {
 	follow   map[toolcrib.RunID]map[*Subscription]bool
 	lastSeqs map[toolcrib.RunID]knownSeq // of runs that are followed here and not driven here
 	failed   map[toolcrib.RunID]failure
+	heard    map[toolcrib.RunID]numbered // of runs that are followed here and driven by another server
 }
 
 // Options configure a [Pool].
@@ -56,7 +56,8 @@ type Options struct {
 	Env     *env.Env
 	Drivers *Drivers
 	Runner  Runner
-	Queue   queue.Queue // if nil, one in this process is used
+	Queue   queue.Queue // closed by [Pool.Close]
+	Bus     Bus         // to the other servers; nil without one
 	Log     *slog.Logger
 }
 
@@ -87,24 +88,22 @@ type waiting struct {
 }
 
 // New returns a pool. It looks for runs that can continue until Close is called.
-func New(o Options) (*Pool, error) {
-	if o.Queue == nil {
-		var err error
-		if o.Queue, err = queue.Open(context.Background(), filepath.Join(o.Env.DataDir, queueDir)); err != nil {
-			return nil, err
-		}
-	}
+func New(o Options) *Pool {
 	p := &Pool{
-		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, log: o.Log,
+		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, bus: o.Bus, log: o.Log,
 		slots: make(chan struct{}, maxDrives), drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{},
 		waiting: map[toolcrib.RunID]waiting{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
+		heard: map[toolcrib.RunID]numbered{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
+	if p.bus != nil {
+		p.listen()
+	}
 	p.running.Go(p.take)
 	p.running.Go(p.sweep)
 	p.running.Go(p.expireClients)
-	return p, nil
+	return p
 }
 
 var errClosed = errors.New("the server has ended")
@@ -148,14 +147,7 @@ func (p *Pool) Begin(
 	if d.work, d.held = w, false; p.ctx.Err() != nil {
 		p.drop(d, p.closing(""))
 	} else {
-		p.running.Go(func() {
-			select {
-			case p.slots <- struct{}{}:
-				defer func() { <-p.slots }()
-			default: // the last slot belongs to the goroutine that waits for the queue
-			}
-			p.carryNew(w, start)
-		})
+		p.now(func() { p.carryNew(w, start) })
 	}
 	p.mu.Unlock()
 	select {
@@ -166,6 +158,18 @@ func (p *Pool) Begin(
 		}
 	}
 	return d, nil
+}
+
+// now has a worker carry a drive that counts as active.
+func (p *Pool) now(carry func()) {
+	p.running.Go(func() {
+		select {
+		case p.slots <- struct{}{}:
+			defer func() { <-p.slots }()
+		default: // the last slot belongs to the goroutine that waits for the queue
+		}
+		carry()
+	})
 }
 
 // Reserve returns a drive that counts as active, if the bounds allow it. run is "" if the run has no ID yet, and once
@@ -258,6 +262,7 @@ func (p *Pool) wake(rec store.RunRecord) {
 		return
 	}
 	p.mu.Unlock()
+	p.tell(wakeMessage, "", &message{Run: rec.ID})
 	p.put(rec.ID)
 }
 
@@ -318,6 +323,7 @@ func (p *Pool) closing(run toolcrib.RunID) error {
 func (p *Pool) newDrive(user, agentName string, run toolcrib.RunID) *Drive {
 	d := &Drive{
 		pool: p, user: user, agent: agentName, run: run, begun: make(chan struct{}), done: make(chan struct{}),
+		began: time.Now(),
 	}
 	if p.drives[d] = true; run != "" {
 		p.runs[run] = d

@@ -112,14 +112,7 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 	if h.wrap != nil {
 		s.Env.Store = h.wrap(s.Env.Store)
 	}
-	q, err := queue.Open(h.t.Context(), h.t.TempDir())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if wrap != nil {
-		q = wrap(q)
-	}
-	p, err := s.NewPool(slog.New(slog.DiscardHandler), q)
+	p, err := s.NewPool(slog.New(slog.DiscardHandler), wrap)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (w *Work) Watched() bool {
 	p := w.drive.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.follow[w.drive.run]) > 0
+	return len(p.follow[w.drive.run]) > 0 || p.forward(w.drive, nil, false, false)
 }
 
 const (

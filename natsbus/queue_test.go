@@ -1,4 +1,4 @@
-package queue_test
+package natsbus_test
 
 import (
 	"context"
@@ -12,18 +12,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/natstest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/queue"
 )
 
-func open(t *testing.T) queue.Queue {
-	t.Helper()
-	q, err := queue.Open(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(q.Close)
-	return q
+// queues runs a test with the queue of one process, and with that of a cluster.
+func queues(t *testing.T, test func(t *testing.T, q queue.Queue)) {
+	t.Run("process", func(t *testing.T) { test(t, open(t, "", "")) })
+	t.Run("cluster", func(t *testing.T) { test(t, open(t, natstest.Start(t, 3, nil).URL(), "a")) })
 }
 
 func put(t *testing.T, q queue.Queue, run toolcrib.RunID, want bool) {
@@ -66,52 +64,54 @@ func depth(t *testing.T, q queue.Queue, want int) {
 
 // A run is in the queue once, until a worker takes it. Then it can be queued again.
 func TestQueue_Once(t *testing.T) {
-	q := open(t)
-	put(t, q, "run_A", true)
-	put(t, q, "run_A", false)
-	put(t, q, "run_B", true)
-	depth(t, q, 2)
-	taken(t, q, "run_A")
-	depth(t, q, 1)
-	put(t, q, "run_A", true)
-	taken(t, q, "run_B")
-	taken(t, q, "run_A")
-	if run := take(t, q, time.Second); run != "" {
-		t.Errorf("took %s, which was taken before", run)
-	}
+	queues(t, func(t *testing.T, q queue.Queue) {
+		put(t, q, "run_A", true)
+		put(t, q, "run_A", false)
+		put(t, q, "run_B", true)
+		depth(t, q, 2)
+		taken(t, q, "run_A")
+		depth(t, q, 1)
+		put(t, q, "run_A", true)
+		taken(t, q, "run_B")
+		taken(t, q, "run_A")
+		if run := take(t, q, time.Second); run != "" {
+			t.Errorf("took %s, which was taken before", run)
+		}
+	})
 }
 
 // Each run is given to one of several workers that wait.
 func TestQueue_ManyWorkers(t *testing.T) {
-	const runs = 100
-	q := open(t)
-	got := make(chan toolcrib.RunID)
-	ctx, cancel := context.WithCancel(t.Context())
-	var workers sync.WaitGroup
-	for range 8 {
-		workers.Go(func() {
-			for {
-				run, err := q.Take(ctx)
-				if err != nil {
-					return
+	queues(t, func(t *testing.T, q queue.Queue) {
+		const runs = 100
+		got := make(chan toolcrib.RunID)
+		ctx, cancel := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		for range 8 {
+			workers.Go(func() {
+				for {
+					run, err := q.Take(ctx)
+					if err != nil {
+						return
+					}
+					got <- run
 				}
-				got <- run
-			}
-		})
-	}
-	for i := range runs {
-		put(t, q, toolcrib.RunID(fmt.Sprint("run_", i)), true)
-	}
-	seen := map[toolcrib.RunID]bool{}
-	for range runs {
-		run := <-got
-		if seen[run] {
-			t.Errorf("%s was given to two", run)
+			})
 		}
-		seen[run] = true
-	}
-	cancel()
-	workers.Wait()
+		for i := range runs {
+			put(t, q, toolcrib.RunID(fmt.Sprint("run_", i)), true)
+		}
+		seen := map[toolcrib.RunID]bool{}
+		for range runs {
+			run := <-got
+			if seen[run] {
+				t.Errorf("%s was given to two", run)
+			}
+			seen[run] = true
+		}
+		cancel()
+		workers.Wait()
+	})
 }
 
 // listened is a context that reports when something waits for its end.
@@ -129,7 +129,7 @@ func (c *listened) Done() <-chan struct{} {
 // A queue that is closed says so, to those who wait too, and leaves nothing behind.
 func TestQueue_Closed(t *testing.T) {
 	here := goleak.IgnoreCurrent()
-	q, err := queue.Open(t.Context(), t.TempDir())
+	q, err := natsbus.Open(t.Context(), natsbus.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,21 +154,22 @@ func TestQueue_Closed(t *testing.T) {
 }
 
 func TestQueue_InvalidIDs(t *testing.T) {
-	q := open(t)
-	for _, id := range []toolcrib.RunID{"", "*", ">", "a.b", "run A", "run_\n", "run_ä"} {
-		if ok, err := q.Put(t.Context(), id); ok || toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
-			t.Errorf("%q: %v, %v", id, ok, err)
+	queues(t, func(t *testing.T, q queue.Queue) {
+		for _, id := range []toolcrib.RunID{"", "*", ">", "a.b", "run A", "run_\n", "run_ä"} {
+			if ok, err := q.Put(t.Context(), id); ok || toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+				t.Errorf("%q: %v, %v", id, ok, err)
+			}
 		}
-	}
-	if _, err := queue.Open(t.Context(), "/dev/null/x"); err == nil {
-		t.Error("a queue was opened in a folder that cannot be made")
-	}
+		if _, err := natsbus.Open(t.Context(), natsbus.Options{Dir: "/dev/null/x"}); err == nil {
+			t.Error("a queue was opened in a folder that cannot be made")
+		}
+	})
 }
 
 // What it costs: the start, and a run that is put in and taken.
 func BenchmarkQueue(b *testing.B) {
 	start := time.Now()
-	q, err := queue.Open(b.Context(), b.TempDir())
+	q, err := natsbus.Open(b.Context(), natsbus.Options{Dir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}
