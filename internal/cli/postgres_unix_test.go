@@ -100,11 +100,12 @@ func TestGuides_PostgreSQL(t *testing.T) {
 	server := startPostgreSQL(t)
 	p := scripts(t)
 	p.Dir = t.TempDir()
-	script := guideScript(t, "docs/grow.md", guide{lines: map[string]how{
-		`toolcrib --config toolcrib.yaml doctor`:               {prints: "✓ database +postgres://.*/crib: opens, and is whole"},
-		`toolcrib --config toolcrib.yaml run "List the files"`: {prints: "list_directory"},
-		`toolcrib --config toolcrib.yaml runs list`:            {prints: "completed"},
-		`CRIB_DATABASE=postgres://crib:change-me-too@db.example/restored toolcrib --config toolcrib.yaml runs verify`: {
+	script := guideScript(t, "docs/grow.md", guide{before: "toolcrib run hello", lines: map[string]how{
+		`toolcrib --data-dir back runs verify`:             {prints: "everything: 1 run"},
+		`toolcrib --config crib.yaml doctor`:               {prints: "✓ database +postgres://.*/crib: opens, and is whole"},
+		`toolcrib --config crib.yaml run "List the files"`: {prints: "list_directory"},
+		`toolcrib --config crib.yaml runs list`:            {prints: "completed"},
+		`CRIB_DATABASE=postgres://crib:change-me-too@db.example/restored toolcrib --config crib.yaml runs verify`: {
 			prints: "everything: 1 run",
 		},
 	}})

@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -328,14 +329,23 @@ func (a *app) restoreCommand(cmd *cobra.Command) {
 }
 
 func (a *app) migrateCommand(cmd *cobra.Command) {
-	owner := ""
-	cmd.Flags().Func("database", "", filled(&owner))
+	var m env.Migration
+	for name, value := range map[string]*string{"database": &m.Owner, "to": &m.To, "from": &m.From, "keys": &m.Keys} {
+		cmd.Flags().Func(name, "", filled(value))
+	}
 	a.answering(cmd, a.knowing, func(c call) (any, func(), error) {
-		address, err := c.Env.Migrate(c, c.who, owner)
+		if m.To != "" && m.From != "" {
+			return nil, nil, usagef("migrate: give either --to or --from")
+		}
+		path, err := c.Env.Migrate(c, c.who, m)
 		if err != nil {
 			return nil, nil, err
 		}
-		return map[string]any{"database": address}, func() { a.says(address, "has the tables of toolcrib") }, nil
+		did := "has the tables of toolcrib"
+		if m.To != "" || m.From != "" {
+			did = "has a copy of everything"
+		}
+		return map[string]any{"database": path}, func() { a.says(path, did) }, nil
 	})
 }
 

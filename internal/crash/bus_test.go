@@ -42,7 +42,7 @@ func TestServe_Bus(t *testing.T) {
 	for i := range *towns {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) {
 			c := natstest.Start(t, 3, nil)
-			w := newTownIn(t, t.TempDir(), first+uint64(i), ", max_concurrent: 3", c.URL())
+			w := newTownIn(t, t.TempDir(), first+uint64(i), townOptions{limits: ", max_concurrent: 3", bus: c.URL()})
 			w.plan[1+w.r.IntN(150)] = "kill"
 			w.plan[1+w.r.IntN(150)] = "stop"
 			w.open()

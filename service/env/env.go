@@ -213,29 +213,6 @@ func (e *Env) openFile(ctx context.Context, o sqlite.Options) (store.Store, erro
 	return opened, err
 }
 
-// Migrate creates the tables of the PostgreSQL database that the configuration names, unless they are there, and
-// returns its address without a password, for administrators. owner is the address of the same database with a role
-// that may create them. If it is "", it is that of the configuration. Otherwise the role of the configuration gets the
-// rights that an open store needs.
-func (e *Env) Migrate(ctx context.Context, who toolcrib.Principal, owner string) (address string, err error) {
-	if _, err := Administrator(who); err != nil {
-		return "", err
-	}
-	keys, err := e.KeysFile()
-	if err != nil {
-		return "", err
-	}
-	own, err := e.Config.Database.Resolve(e.Resolver())
-	if err != nil {
-		return "", err
-	}
-	if own == "" {
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest,
-			"database is not set in the configuration; SQLite makes its tables by itself")
-	}
-	return postgres.Migrate(ctx, cmp.Or(owner, own), postgres.MigrateOptions{Keys: keys, For: own})
-}
-
 // OpenFor opens the store for an operation of who. A changed configuration is recorded before.
 func (e *Env) OpenFor(ctx context.Context, who toolcrib.Principal) error {
 	if err := e.Open(ctx); err != nil {

@@ -28,10 +28,14 @@ func keysToCreate(path string, o Options) (*store.Keys, error) {
 		}
 	}
 	if o.Keys != ownKeys(path) {
-		if err := k.Create(o.Keys); err != nil && (o.From != nil || !errors.Is(err, fs.ErrExist)) {
+		if err := k.Create(o.Keys); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		return store.LoadKeys(o.Keys)
+		known, err := store.LoadKeys(o.Keys)
+		if err == nil && o.From != nil && !bytes.Equal(known.ID(), k.ID()) {
+			err = &store.Error{Kind: store.ErrKeys, Path: o.Keys, Err: errors.New("it has other keys than those of the store that is copied")}
+		}
+		return known, err
 	}
 	if _, err := os.Stat(o.Keys); err == nil {
 		return nil, lost(path, o.Keys, "it has no tables")

@@ -1,0 +1,94 @@
+package env
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/postgres"
+	"github.com/toolcrib/toolcrib/store/sqlite"
+)
+
+// Migration is a change of the database of a data folder. At most one of To and From is set.
+type Migration struct {
+	// Owner is the address of the PostgreSQL database with a role that may create the tables. If "", the role that
+	// uses them creates them.
+	Owner string
+	// To is the address of a database that everything in the data folder's own database is copied to.
+	To string
+	// From is the address of a database that is copied into a new database in the data folder, and Keys is its key
+	// file. If Keys is "", it is that of the data folder.
+	From, Keys string
+}
+
+// Migrate creates the tables of the PostgreSQL database that the configuration names, unless they are there, and gives
+// its role the rights that an open store needs; or it copies a database. It is for administrators. It returns the
+// address or the path of the new database.
+func (e *Env) Migrate(ctx context.Context, who toolcrib.Principal, m Migration) (path string, err error) {
+	if _, err := Administrator(who); err != nil {
+		return "", err
+	}
+	keys, err := e.KeysFile()
+	if err != nil {
+		return "", err
+	}
+	own, err := e.Config.Database.Resolve(e.Resolver())
+	if err != nil {
+		return "", err
+	}
+	switch copies := m.To != "" || m.From != ""; {
+	case copies && own != "":
+		return "", BadRequestf("the configuration names a database; remove the key `database` while you copy one")
+	case m.To != "":
+		return e.copyTo(ctx, m, keys)
+	case m.From != "":
+		return e.copyFrom(ctx, m, keys)
+	case own == "":
+		return "", BadRequestf("database is not set in the configuration; SQLite makes its tables by itself")
+	}
+	return postgres.Migrate(ctx, cmp.Or(m.Owner, own), postgres.MigrateOptions{Keys: keys, For: own})
+}
+
+// copyTo copies the database in the data folder to PostgreSQL.
+func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string, err error) {
+	if _, err := os.Stat(e.Database()); err != nil {
+		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no database %s to copy", e.Database())
+	}
+	from, err := sqlite.Open(ctx, e.Database(), sqlite.Options{Keys: keys, ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	leases, err := from.Leases(ctx, store.LeaseFilter{})
+	if err != nil {
+		return "", err
+	}
+	for i := range leases {
+		if !leases[i].Expired {
+			return "", toolcrib.Errorf(toolcrib.CodeConflict,
+				"process %d works on the data folder; end it first, so that nothing is left behind", leases[i].Owner.PID)
+		}
+	}
+	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{Keys: keys, From: from.Store, For: m.To})
+}
+
+// copyFrom copies a database in PostgreSQL to a new one in the data folder.
+func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path string, err error) {
+	path = e.Database()
+	if _, err := os.Stat(path); err == nil {
+		return "", toolcrib.Errorf(toolcrib.CodeConflict, "there is a database %s already; name another data folder", path)
+	}
+	from, err := postgres.Open(ctx, m.From, postgres.Options{Keys: cmp.Or(m.Keys, keys), ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store})
+	if err != nil {
+		return "", err
+	}
+	return path, to.Close()
+}
