@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
@@ -127,5 +128,35 @@ func TestTamperedSchema(t *testing.T) {
 		if _, err := s.VerifyAll(t.Context()); !errors.As(err, &broken) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A run that was put back to an earlier state, with a valid row, is found before it is continued.
+func TestTampered_PutBack(t *testing.T) {
+	name, address, keys := migrated(t)
+	s := openAt(t, address, postgres.Options{Keys: keys})
+	add := func(s store.Store, n int) error {
+		return s.Append(t.Context(), "run_a", toolcrib.Seq(n), numbered(n, true)...)
+	}
+	for n := range 2 {
+		if err := add(s, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t, name, "CREATE TABLE public.earlier AS SELECT * FROM toolcrib.runs")
+	for n := 2; n < 4; n++ {
+		if err := add(s, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t, name, "DELETE FROM toolcrib.runs", "INSERT INTO toolcrib.runs SELECT * FROM public.earlier",
+		"DELETE FROM toolcrib.events WHERE key & 4294967295 > 2")
+	other := openAt(t, address, postgres.Options{Keys: keys})
+	var broken *store.ChainError
+	if err := add(other, 2); !errors.As(err, &broken) {
+		t.Errorf("continued on another server: %v", err)
+	}
+	if err := add(s, 2); !errors.As(err, &broken) && !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("continued on the same server: %v", err)
 	}
 }

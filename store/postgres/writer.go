@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// txTimeout bounds a transaction that writes. The server ends one whose client is silent for idleTimeout:
-	// it has the lock for writing.
+	// txTimeout bounds a transaction that writes. The server ends one whose client is silent for idleTimeout,
+	// less than others wait: it has the lock for writing.
 	txTimeout   = 2 * time.Minute
-	idleTimeout = 15 * time.Second
+	idleTimeout = 5 * time.Second
 	// The interval between attempts to connect doubles up to maxPause.
 	minPause = 20 * time.Millisecond
 	maxPause = time.Second

@@ -134,10 +134,14 @@ func (t *tx) readHead(run toolcrib.RunID) (head, error) {
 // caller expects. The memory may be out of date if another process has written; then the condition in
 // putHead fails.
 func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
-	if h := t.w.heads[run]; h != nil && h.Record.LastSeq == after {
-		return *h, nil
+	known := t.w.heads[run]
+	if known != nil && known.Record.LastSeq == after {
+		return *known, nil
 	}
 	taken, err := t.readHead(run)
+	if known != nil && known.Record.LastSeq > taken.Record.LastSeq {
+		t.w.checked = false // it was put back
+	}
 	if err == nil {
 		err = t.checkRecord()
 	}
