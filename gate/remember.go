@@ -34,7 +34,7 @@ func (j *judgement) remembered() *journal.Remembered {
 // lifts reports whether m answers the question about this call.
 func (j *judgement) lifts(m *journal.Remembered) bool {
 	switch {
-	case m.Tool != j.call.Name,
+	case m.Tool != j.call.Name && (!m.AnyWriter() || j.entry.spec.Source != builtin || j.plan.Files == nil),
 		m.Source != j.entry.spec.Source && !j.facts.Past,
 		m.Path == "" && !j.facts.Past && j.plan.Files != nil && j.writesFiles(),
 		m.Arguments != nil && !bytes.Equal(m.Arguments, j.call.Arguments),

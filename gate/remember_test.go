@@ -84,7 +84,8 @@ func TestH16_RememberedBesideADecision(t *testing.T) {
 	}
 }
 
-// What was remembered of calls that wrote no file holds for none that writes one, whatever else fits.
+// What was remembered of calls that wrote no file holds for none that writes one, whatever else fits. What was
+// remembered of a file or folder holds for each built-in tool that writes files.
 func TestH16_RememberedWithoutAFile(t *testing.T) {
 	x := &fullTool{files: func() ([]toolcrib.FileState, error) {
 		return []toolcrib.FileState{{Path: "/w/a", State: "sha256:1"}}, nil
@@ -99,12 +100,21 @@ func TestH16_RememberedWithoutAFile(t *testing.T) {
 	same.Arguments = json.RawMessage(`{"n":1}`)
 	right := m
 	right.Path = "/w/a"
+	folder, other, foreign := right, right, right
+	folder.Path, folder.Folder, folder.Tool, other.Tool = "/w", true, "y", "y"
+	foreign.Tool, foreign.Source = "y", "client"
+	line := other
+	line.Arguments = json.RawMessage(`{"n":1}`)
 	scope := wide()
 	scope.Workspace = ""
 	for name, c := range map[string]struct {
 		m    journal.Remembered
 		want toolcrib.Decision
-	}{"the tool": {m, toolcrib.Ask}, "the same arguments": {same, toolcrib.Ask}, "the file": {right, toolcrib.Allow}} {
+	}{
+		"the tool": {m, toolcrib.Ask}, "the same arguments": {same, toolcrib.Ask}, "the file": {right, toolcrib.Allow},
+		"the file by another tool": {other, toolcrib.Allow}, "the folder by another tool": {folder, toolcrib.Allow},
+		"by a tool from elsewhere": {foreign, toolcrib.Ask}, "the arguments of another tool": {line, toolcrib.Ask},
+	} {
 		facts := gate.Facts{Offered: map[string]bool{"x": true}, Remembered: []journal.Remembered{c.m}}
 		if v := g.Judge(t.Context(), alice(), scope, facts, []toolcrib.ToolCall{call("1", "x", `{"n":1}`)})[0]; v.Decision != c.want {
 			t.Errorf("%s: %q: %s", name, v.Decision, v.Message)

@@ -60,7 +60,7 @@ type Remembered struct {
 	Arguments json.RawMessage
 	// Path is the only file that a call may write or, if Folder is set, the folder of all files
 	// that it may write; absolute, with symbolic links resolved. It is "" if the call writes no
-	// files that an approval is bound to.
+	// files that an approval is bound to. See also [Remembered.AnyWriter].
 	Path   string
 	Folder bool
 	// Program is the program with its subcommand of the only command lines that the approval applies to
@@ -77,6 +77,9 @@ type Remembered struct {
 	// workspace.
 	Workspace, FolderID string
 }
+
+// AnyWriter reports whether the approval applies to the writes of its files by all built-in tools, not by Tool alone.
+func (m *Remembered) AnyWriter() bool { return m.Path != "" && m.Arguments == nil && m.Source == "builtin" }
 
 // RememberKinds returns the kinds of later calls that an approval of a call can be remembered for.
 // The first is the narrowest usual one: the path for a file write, the arguments for a command

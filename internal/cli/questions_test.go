@@ -46,7 +46,7 @@ var everyday = []struct {
 	{"an edit without a match", []string{`edit_file {"path":"cart.go","old_text":"nothing like it","new_text":"x"}`}, 0},
 	{"the same text again", []string{`write_file {"path":"web/package.json","content":"{\"name\": \"web\", \"scripts\": {\"test\": \"node --test\"}}\n"}`}, 0},
 	{"a missing file", []string{`edit_file {"path":"none.go","old_text":"a","new_text":"b"}`}, 0},
-	{"a new test", []string{`write_file {"path":"empty_test.go","content":"package shop\n"}`}, 1},
+	{"a new test", []string{`write_file {"path":"empty_test.go","content":"package shop\n"}`}, 0},
 	{"another edit", []string{`edit_file {"path":"README.md","old_text":"cart","new_text":"basket"}`}, 0},
 	{"an edit in a folder", []string{`edit_file {"path":"web/price.js","old_text":"cents / 100","new_text":"(cents / 100).toFixed(2)"}`}, 0},
 	{"npm test", []string{`exec_shell {"command":"cd web && npm test","timeout":120,"write":true}`}, 1},

@@ -81,15 +81,18 @@ func rememberable(c journal.ApprovalItem) bool {
 // with line and arguments, which get the maximum width.
 func Covers(m journal.Remembered, line func(string, int) string, arguments func(json.RawMessage, int) string) string {
 	const most = 400
-	text := line(m.Tool, 64)
+	text, of := line(m.Tool, 64), " to "
+	if m.AnyWriter() {
+		text, of = "writes", " of "
+	}
 	switch name := place(&m); {
 	case m.Path == "":
 	case !m.Folder:
-		text += " to " + line(name, most)
+		text += of + line(name, most)
 	case name == ".":
-		text += " to files in the workspace"
+		text += of + "files in the workspace"
 	default:
-		text += " to files in " + line(name, most) + "/"
+		text += of + "files in " + line(name, most) + "/"
 	}
 	switch {
 	case m.Program != "":
@@ -114,17 +117,18 @@ func place(m *journal.Remembered) string {
 // "" if [Covers] describes them.
 func Means(m *journal.Remembered, c *journal.ApprovalItem, line func(string, int) string) string {
 	const most = 200
-	switch name := line(place(m), most); {
+	name := line(place(m), most)
+	switch {
 	case m.Program != "":
 		return line(m.Program, most) + " with any arguments, in this workspace"
 	case m.Arguments != nil && ofLine(*c):
 		return "this very line, in this workspace"
+	case !m.AnyWriter():
+		return ""
 	case m.Folder && name == ".":
 		return "writes of files in this workspace"
 	case m.Folder:
 		return "writes of files in " + name + "/ and below"
-	case m.Path != "" && m.Arguments == nil:
-		return "writes of " + name
 	}
-	return ""
+	return "writes of " + name
 }

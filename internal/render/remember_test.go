@@ -21,11 +21,11 @@ func TestH16_RememberText(t *testing.T) {
 	taint := journal.Question{Reason: toolcrib.ReasonTaintedFlow, Sources: []string{"web_fetch"}}
 	unlisted := journal.Question{Reason: toolcrib.ReasonUnlistedProgram}
 	const (
-		text     = "not asked again in this run: write_file to notes/a.md"
+		text     = "not asked again in this run: writes of notes/a.md"
 		byRule   = "; asked about anyway by rule a"
 		byTaint  = "; where a run has read untrusted data, as this one has, it is asked about anyway"
 		nothing  = "nothing of this can be remembered"
-		noAnswer = "not asked again in this run: write_file to notes/a.md" + byRule
+		noAnswer = "not asked again in this run: writes of notes/a.md" + byRule
 	)
 	for name, c := range map[string]struct {
 		questions []journal.Question
@@ -62,7 +62,7 @@ func bound(tool, file string) journal.ApprovalItem {
 		Binding: &journal.Binding{Workspace: "/w", LeadsTo: "/w", FolderID: "1"},
 	}
 	if file != "" {
-		c.Binding.Files = []toolcrib.FileState{{Path: file, State: "sha256:0"}}
+		c.Binding.Source, c.Binding.Files = "builtin", []toolcrib.FileState{{Path: file, State: "sha256:0"}}
 	}
 	return c
 }
@@ -78,12 +78,12 @@ func TestH16_RememberTextNames(t *testing.T) {
 		scope, kind string
 		want        string
 	}{
-		{bound("write_file", "/w/notes/a.md"), "user", "", "not asked again for this user in the workspace /w: write_file to notes/a.md"},
-		{bound("write_file", "/w/notes/a.md"), "session", "folder", "not asked again in this session in the workspace /w: write_file to files in notes/"},
-		{bound("write_file", "/w/a.md"), "run", "folder", "not asked again in this run: write_file to files in the workspace"},
+		{bound("write_file", "/w/notes/a.md"), "user", "", "not asked again for this user in the workspace /w: writes of notes/a.md"},
+		{bound("write_file", "/w/notes/a.md"), "session", "folder", "not asked again in this session in the workspace /w: writes of files in notes/"},
+		{bound("write_file", "/w/a.md"), "run", "folder", "not asked again in this run: writes of files in the workspace"},
 		{bound("write_file", "/w/a.md"), "run", "arguments", "not asked again in this run: write_file to a.md with exactly these arguments: make test"},
 		{bound("write_file", "/w/a.md"), "run", "tool", "nothing of this can be remembered"},
-		{elsewhere, "run", "", "not asked again in this run: write_file to /x[U+202E]/a.md"},
+		{elsewhere, "run", "", "not asked again in this run: writes of /x[U+202E]/a.md"},
 		{shell, "user", "", "not asked again for this user in the workspace /w: exec_shell with exactly these arguments: make test"},
 		{shell, "user", "tool", "nothing of this can be remembered"},
 		{bound("note", ""), "run", "", "not asked again in this run: any call of note that does no more than this one"},
@@ -149,7 +149,7 @@ func TestH16_AlwaysOfLines(t *testing.T) {
 		{[]journal.ApprovalItem{line}, "always this line here: not asked again for this user in the workspace /w: exec_shell with exactly these arguments: make test"},
 		{[]journal.ApprovalItem{listed}, "always in this run: not asked again in this run: exec_shell with exactly these arguments: make test"},
 		{[]journal.ApprovalItem{line, bound("write_file", "/w/a.md")}, "always in this run: not asked again in this run: " +
-			"exec_shell with exactly these arguments: make test; write_file to a.md"},
+			"exec_shell with exactly these arguments: make test; writes of a.md"},
 		{[]journal.ApprovalItem{tainted}, ""},
 	} {
 		d := Dialog{Question: Question{Ask: journal.ConfirmationRequired{Kind: journal.ApprovalCall, Calls: c.calls}}, Style: Style{Width: 400}}

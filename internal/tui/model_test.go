@@ -211,7 +211,7 @@ func item(id string) journal.ApprovalItem {
 	return journal.ApprovalItem{
 		ID: id, Name: "write_file", Arguments: json.RawMessage(`{"content":"new\n","path":"` + id + `.txt"}`), Effect: toolcrib.EffectIdempotentWrite,
 		Reason:  "write_file writes (idempotent_write); tools.confirm is writes",
-		Binding: &journal.Binding{Files: []toolcrib.FileState{{Path: "/w/" + id + ".txt", State: "sha256:0"}}},
+		Binding: &journal.Binding{Source: "builtin", Files: []toolcrib.FileState{{Path: "/w/" + id + ".txt", State: "sha256:0"}}},
 		Preview: &toolcrib.Preview{Kind: "diff", Text: "--- a/" + id + ".txt\n+++ b/" + id + ".txt\n@@ -1 +1 @@\n-old\n+new\n"},
 	}
 }

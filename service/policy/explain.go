@@ -254,15 +254,16 @@ func (p *Policy) note(x *explaining, remembered []journal.Remembered, answers []
 			a.Notes = append(a.Notes, "a model is shown it once it has found it by "+a.Finder+", or has called it")
 		}
 		for _, m := range remembered {
-			if m.Tool != a.Tool {
+			writesFiles := a.Source == "builtin" && a.Group == toolcrib.GroupFiles && a.Effect.Writes()
+			if m.Tool != a.Tool && !(m.AnyWriter() && writesFiles) {
 				continue
 			}
-			what := "needs no approval by tools.confirm"
-			if settings[m.Tool].Confirm == gate.ConfirmAlways {
-				what = "is asked about anyway, because tools.settings." + m.Tool + ".confirm is always"
+			what := "it needs no approval by tools.confirm"
+			if settings[a.Tool].Confirm == gate.ConfirmAlways {
+				what = "it is asked about anyway, because tools.settings." + a.Tool + ".confirm is always"
 			}
 			a.Notes = append(a.Notes, fmt.Sprintf(
-				"remembered for the %s: %s %s; approved by %s (%s)", m.Scope, rememberedText(m), what, m.By, m.ApprovalID))
+				"remembered for the %s: %s: %s; approved by %s (%s)", m.Scope, rememberedText(m), what, m.By, m.ApprovalID))
 		}
 	}
 }
