@@ -23,9 +23,14 @@ type loopback struct {
 	ended bool
 }
 
+// sharesLoopback reports whether a call has a loopback interface together with others of its run.
+func (s *shell) sharesLoopback(call toolcrib.Call, p *plan) bool {
+	return s.report().Joins && s.proxies() && p.writes() && !s.options.open && call.Behind != nil
+}
+
 // loopback returns the loopback interface that a call shares with others of its run, or nil.
 func (s *shell) loopback(call toolcrib.Call, p *plan) *loopback {
-	if !s.report().Joins || !s.proxies() || !p.writes() || s.options.open || call.Behind == nil {
+	if !s.sharesLoopback(call, p) {
 		return nil
 	}
 	all, key, made := &s.options.Loopbacks.all, string(call.Run)+"\x00"+call.Principal.User, new(loopback)

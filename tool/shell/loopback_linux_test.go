@@ -128,9 +128,16 @@ func TestC12_LoopbackOfARun(t *testing.T) {
 	if got := run.do(t, outside, asWrite); !strings.Contains(got.Hint, "It tried to reach the network") {
 		t.Errorf("%+v", got)
 	}
-	if got := run.do(t, askOnceLine+"; "+netLine+"; false", ""); got.Stdout == shared || strings.Contains(got.Stdout, "hello") ||
-		!strings.Contains(got.Hint, "or reach a server that another call has started, call again with write: true") {
+	if got := run.do(t, netLine+"; "+askOnceLine, ""); got.Stdout == shared || strings.Contains(got.Stdout, "hello") {
 		t.Errorf("a line that can only read: %+v", got)
+	}
+	if got := run.do(t, askOnceLine, "").Hint; !strings.HasSuffix(got,
+		"because it must reach a server that another call has started, call again with write: true; a person is then asked.") {
+		t.Errorf("a line that can only read: %q", got)
+	}
+	if got := run.do(t, strings.ReplaceAll(askOnceLine, "8123", "8124"), asWrite).Hint; !strings.Contains(got,
+		"that of this run: only servers that calls of the run with write: true have started are reached there") {
+		t.Errorf("a port on which nothing listens: %q", got)
 	}
 	for _, other := range []*drivenRun{drive(t, made, dir, "run_2", "ann"), drive(t, made, dir, "run_1", "bob")} {
 		if got := other.do(t, askOnceLine, asWrite); got.ExitCode != 3 {

@@ -12,6 +12,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
 
 // networkKey is the key of the hosts that commands may reach.
@@ -160,9 +162,26 @@ func (s *shell) network(p *plan) string {
 // maxShownHosts bounds the hosts that a result names.
 const maxShownHosts = 10
 
+// ran is the outcome of a call.
+type ran struct {
+	result
+	stopped     bool
+	unreachable bool // whether a program tried to reach more than the loopback
+	refused     bool // whether one tried to connect to a port of the loopback on which nothing listened
+}
+
+var (
+	// deniedTransport matches the message of a git that had no network.
+	deniedTransport = lazyregexp.New(`transport '[a-z+]+' not allowed`)
+	// saysRefused matches output about a connection that failed.
+	saysRefused = lazyregexp.New(`(?i)refused|connect`)
+)
+
 // connected adds to a result what became of the network of its call.
 func (s *shell) connected(call toolcrib.Call, p *plan, r *ran) {
-	failed := r.ExitCode != 0 || r.stopped
+	failed, output := r.ExitCode != 0 || r.stopped, r.Stdout+r.Stderr
+	// A program may try ports on purpose, as tests do, and say nothing of it.
+	refusedHere := r.refused && (output == "" || saysRefused.MatchString(output))
 	var reached, refused, again []string
 	why := ""
 	if p.proxy != nil {
@@ -188,6 +207,9 @@ func (s *shell) connected(call toolcrib.Call, p *plan, r *ran) {
 		}
 		call.Notice(toolcrib.Notice{Code: "network", Message: text})
 	}
+	if failed && !r.stopped && p.Sandbox() == line.ReadsWorkspace && r.Warning == "" {
+		r.hint(s.report().readOnlyHint(deniedWrite.MatchString(output), refusedHere))
+	}
 	switch {
 	case !failed:
 	case len(again) > 0:
@@ -195,7 +217,13 @@ func (s *shell) connected(call toolcrib.Call, p *plan, r *ran) {
 			strings.Join(again[:min(len(again), maxShownHosts)], ", ") + "], which a person must approve.")
 	case len(refused) > 0:
 		r.hint("The network refused " + shorten(refused) + ": " + why + ".")
-	case !r.unreachable:
+	case refusedHere && s.sharesLoopback(call, p):
+		r.hint("Nothing listens where it tried to connect on the loopback interface, which is that of this run: only servers " +
+			"that calls of the run with write: true have started are reached there, none of the machine.")
+	case refusedHere && (p.writes() || !s.report().Joins):
+		r.hint("Nothing listens where it tried to connect on the loopback interface, which is its own: no other server of the " +
+			"machine is reached there.")
+	case !r.unreachable && !deniedTransport.MatchString(output):
 	case p.proxy != nil:
 		r.hint("It tried to reach the network without the proxy that HTTP_PROXY names, which is the only way.")
 	case s.options.Network.on() && s.proxies():

@@ -229,9 +229,26 @@ func TestC12_NoNetwork(t *testing.T) {
 			t.Errorf("%s: %+v %v", line, r, err)
 		}
 	}
-	if r, err := runIn(t.Context(), t, made, callOf(t, dir, `perl -MIO::Socket::INET -e 'IO::Socket::INET->new("127.0.0.1:9") or exit 3'`, 20)); err != nil ||
-		r.Hint != "" {
-		t.Errorf("a refused connection to the loopback: %+v %v", r, err)
+	const local = `perl -MIO::Socket::INET -e 'IO::Socket::INET->new("127.0.0.1:9") or `
+	for end, want := range map[string]string{
+		`exit 3'`:                              "Nothing listens where it tried to connect on the loopback interface",
+		`die "curl: (7) Failed to connect\n"'`: "Nothing listens where it tried to connect on the loopback interface",
+		`die "FAIL TestOther\n"'`:              "", // perhaps a test that tried it
+		`exit 0'`:                              "",
+	} {
+		if r, err := runIn(t.Context(), t, made, callOf(t, dir, local+end, 20)); err != nil || !strings.HasPrefix(r.Hint, want) || (want == "") != (r.Hint == "") {
+			t.Errorf("a refused connection to the loopback, %s: %+v %v", end, r, err)
+		}
+	}
+	strict := tool(t, shell.Options{Mode: shell.ModeAsk, Report: wrappedOnly(t)})
+	for line, want := range map[string]string{
+		"git ls-remote https://example.com/x.git || exit 3; false": "It tried to reach the network, which commands do not have here (tools.shell.network).",
+		"echo FAIL TestTotal; exit 1":                              "",
+		"echo x > new.txt":                                         "It ran in a sandbox where it can only read, without network. If it failed because it must write, call again",
+	} {
+		if r, err := runIn(t.Context(), t, strict, callOf(t, dir, line, 20)); err != nil || r.ExitCode == 0 || !strings.HasPrefix(r.Hint, want) || (want == "") != (r.Hint == "") {
+			t.Errorf("%s: %+v %v", line, r, err)
+		}
 	}
 	landlock := tool(t, shell.Options{
 		Mode: shell.ModeAny, Report: &shell.Report{Helper: true, LandlockABI: 6}, Network: shell.Network{Hosts: []string{"a.test"}},

@@ -28,13 +28,6 @@ const supported = true
 
 func notFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// ran is the outcome of a call.
-type ran struct {
-	result
-	stopped     bool
-	unreachable bool // a program tried to reach more than the loopback
-}
-
 // launcher starts one job.
 type launcher struct {
 	jail.Job
@@ -125,11 +118,7 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 		return s.guarded(ctx, call, p, l)
 	}
 	l.concurrent.Wait()
-	res, err := s.collect(ctx, l)
-	if !res.stopped && res.ExitCode != 0 && res.Warning == "" && res.Stdout+res.Stderr != "" {
-		res.Hint = l.report.readOnlyHint()
-	}
-	return res, err
+	return s.collect(ctx, l)
 }
 
 // steps returns the steps of a judged line for a job.
@@ -306,7 +295,7 @@ func (s *shell) collect(ctx context.Context, l *launcher) (ran, error) {
 	cause := context.Cause(limited)
 	stop(nil)
 	<-watched
-	res := ran{stopped: out.Stopped, unreachable: out.Unreachable, result: result{
+	res := ran{stopped: out.Stopped, unreachable: out.Unreachable, refused: out.Refused, result: result{
 		ExitCode: out.Exit, Signal: out.Signal, Stdout: stdout.text(), Stderr: stderr.text(),
 		StdoutTruncated: stdout.cut(), StderrTruncated: stderr.cut(),
 	}}

@@ -18,11 +18,6 @@ func (s *shell) run(context.Context, toolcrib.Call, *plan, func([]byte), func())
 	return ran{}, toolcrib.Failf(toolcrib.PermissionDenied, "%s is not available on this system", Name)
 }
 
-type ran struct {
-	result
-	stopped, unreachable bool
-}
-
 func findIn(_ []string, name string, _ bool) (string, error) {
 	return "", toolcrib.Failf(toolcrib.NotFound, "%s", name)
 }

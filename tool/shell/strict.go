@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 	"github.com/toolcrib/toolcrib/tool/shell/internal/line"
 )
@@ -132,14 +133,24 @@ func (s *shell) hide(p *plan) func([]string) *toolcrib.Plan {
 	}
 }
 
-// readOnlyHint says how to repeat a line that failed in the strict sandbox. Whether it failed because it could only
-// read is not known.
-func (r Report) readOnlyHint() string {
-	why := "it must write"
-	if r.Joins {
-		why += ", or reach a server that another call has started"
+// deniedWrite matches output of programs that could not write.
+var deniedWrite = lazyregexp.New(`(?i)read-?only ?(file ?system|database)|EROFS|permission denied|EACCES|` +
+	`operation not permitted|EPERM|cannot create`)
+
+// readOnlyHint says how to repeat a line that failed in the strict sandbox, or is "" if there is no sign that it failed
+// for that. wrote and connected report whether it seems to have tried to write, or to reach a server.
+func (r Report) readOnlyHint(wrote, connected bool) string {
+	var why []string
+	if wrote {
+		why = append(why, "it must write")
 	}
-	return "It ran in a sandbox where it can only read, without network. If it failed because " + why +
+	if connected && r.Joins {
+		why = append(why, "it must reach a server that another call has started")
+	}
+	if why == nil {
+		return ""
+	}
+	return "It ran in a sandbox where it can only read, without network. If it failed because " + strings.Join(why, ", or ") +
 		", call again with write: true; a person is then asked."
 }
 

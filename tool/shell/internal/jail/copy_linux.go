@@ -135,12 +135,13 @@ func confined(j Job, stop <-chan struct{}) Outcome {
 	if j.Watch {
 		r.reap = reapAll
 	}
-	before := uint64(0)
-	if j.Loopback {
-		before = unreached()
+	if !j.Loopback {
+		return r.Run(stop)
 	}
+	unreached, refused := failures()
 	out := r.Run(stop)
-	out.Unreachable = j.Loopback && unreached() > before
+	nowUnreached, nowRefused := failures()
+	out.Unreachable, out.Refused = nowUnreached > unreached, nowRefused > refused
 	return out
 }
 

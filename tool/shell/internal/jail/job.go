@@ -96,6 +96,8 @@ type Outcome struct {
 	Setup   string `json:"setup,omitempty"`   // why the sandbox could not be created
 	// Unreachable reports whether a program of a job with Loopback tried to reach more than the loopback.
 	Unreachable bool `json:"unreachable,omitempty"`
+	// Refused reports whether one tried to connect to a port of the loopback on which nothing listened.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Sink is the destination of stdout or stderr of a command.

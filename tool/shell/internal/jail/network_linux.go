@@ -107,12 +107,14 @@ func Receive(status *os.File) (files []*os.File, sent []byte, err error) {
 	return files, first[:n], nil
 }
 
-// unreached returns how often a process of this network namespace had no route to an address, or asked a name
-// server of the loopback that does not exist.
-func unreached() (total uint64) {
+// failures returns how often a process of this network namespace had no route to an address, or asked a name
+// server of the loopback that does not exist, and how often a connection to a port of the loopback was refused.
+func failures() (unreached, refused uint64) {
 	const tables = 8 << 10 // bytes; the counters are at the beginning
 	snmp := readOnce("/proc/self/net/snmp", make([]byte, tables))
-	for _, of := range [][2]string{{"Ip:", "OutNoRoutes"}, {"Udp:", "NoPorts"}} {
+	for of, total := range map[[2]string]*uint64{
+		{"Ip:", "OutNoRoutes"}: &unreached, {"Udp:", "NoPorts"}: &unreached, {"Tcp:", "AttemptFails"}: &refused,
+	} {
 		var names [][]byte
 		for line := range bytes.Lines(snmp) {
 			fields := bytes.Fields(line)
@@ -122,7 +124,7 @@ func unreached() (total uint64) {
 			for i, name := range names {
 				if string(name) == of[1] && i < len(fields) {
 					n, _ := strconv.ParseUint(string(fields[i]), 10, 62)
-					total += n
+					*total += n
 				}
 			}
 			names = fields
@@ -132,8 +134,8 @@ func unreached() (total uint64) {
 		fields := bytes.Fields(line)
 		if len(fields) == 2 && (string(fields[0]) == "Ip6OutNoRoutes" || string(fields[0]) == "Udp6NoPorts") {
 			n, _ := strconv.ParseUint(string(fields[1]), 10, 62)
-			total += n
+			unreached += n
 		}
 	}
-	return total
+	return unreached, refused
 }
