@@ -122,6 +122,10 @@ func TestH16_RememberedProgram(t *testing.T) {
 		{name: "the program", line: `{"scope":"go test","n":2}`},
 		{name: "one that is not listed", line: `{"scope":"go test","n":2}`, concern: toolcrib.ReasonUnlistedProgram},
 		{name: "another", line: `{"scope":"go vet"}`, concern: toolcrib.ReasonUnlistedProgram, want: toolcrib.ReasonUnlistedProgram},
+		{
+			name: "another beside it", line: `{"scope":"go test, go vet"}`, concern: toolcrib.ReasonUnlistedProgram,
+			want: toolcrib.ReasonUnlistedProgram,
+		},
 		{name: "none", line: `{"n":1}`, want: toolcrib.ReasonNeedsConfirmation},
 		{name: "none, not listed", line: `{"n":1}`, concern: toolcrib.ReasonUnlistedProgram, want: toolcrib.ReasonUnlistedProgram},
 		{

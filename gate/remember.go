@@ -38,12 +38,23 @@ func (j *judgement) lifts(m *journal.Remembered) bool {
 		m.Source != j.entry.spec.Source && !j.facts.Past,
 		m.Path == "" && !j.facts.Past && j.plan.Files != nil && j.writesFiles(),
 		m.Arguments != nil && !bytes.Equal(m.Arguments, j.call.Arguments),
-		m.Program != "" && m.Program != j.plan.Scope,
+		m.Program != "" && !covers(m.Program, j.plan.Scope),
 		m.Arguments == nil && severity(j.effect) > severity(m.Effect),
 		m.Path != "" && !j.writesOnly(m):
 		return false
 	}
 	return j.facts.Past || validAt(j.scope.Workspace, j.workspace(), m)
+}
+
+// covers reports whether an approval of programs applies to a line with this scope ([toolcrib.Plan.Scope]).
+func covers(programs, scope string) bool {
+	approved := strings.Split(programs, ", ")
+	for one := range strings.SplitSeq(scope, ", ") {
+		if !slices.Contains(approved, one) {
+			return false
+		}
+	}
+	return true
 }
 
 // ValidIn reports whether a remembered approval is valid in a workspace as it is now.

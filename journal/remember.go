@@ -63,8 +63,8 @@ type Remembered struct {
 	// files that an approval is bound to. See also [Remembered.AnyWriter].
 	Path   string
 	Folder bool
-	// Program is the program with its subcommand of the only command lines that the approval applies to
-	// ([toolcrib.Plan.Scope]). If "", the other fields decide.
+	// Program is the program with its subcommand, or several separated by ", ", of the only command lines that the approval
+	// applies to ([toolcrib.Plan.Scope]). If "", the other fields decide.
 	Program string
 	// Effect is the effect of the approved calls. If the arguments may be any, a call with a worse
 	// effect is asked about.
@@ -79,7 +79,9 @@ type Remembered struct {
 }
 
 // AnyWriter reports whether the approval applies to the writes of its files by all built-in tools, not by Tool alone.
-func (m *Remembered) AnyWriter() bool { return m.Path != "" && m.Arguments == nil && m.Source == "builtin" }
+func (m *Remembered) AnyWriter() bool {
+	return m.Path != "" && m.Arguments == nil && m.Source == "builtin"
+}
 
 // RememberKinds returns the kinds of later calls that an approval of a call can be remembered for.
 // The first is the narrowest usual one: the path for a file write, the arguments for a command

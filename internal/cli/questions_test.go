@@ -55,7 +55,7 @@ var everyday = []struct {
 	{"vet", []string{`exec_shell {"command":"go vet ./...","timeout":300,"write":true}`}, 1},
 	{"format", []string{`exec_shell {"command":"gofmt -w cart.go","write":true}`}, 1},
 	{"vet without writing, and commit", []string{`exec_shell {"command":"go vet ./...","timeout":300}`, `exec_shell {"command":"git add -A && git commit -q -m 'Count every price'","write":true}`}, 1},
-	{"and again", []string{`write_file {"path":"web/new.js","content":"// new\n"}`, `exec_shell {"command":"git add -A && git commit -q -m 'Add a file'","write":true}`}, 1},
+	{"and again", []string{`write_file {"path":"web/new.js","content":"// new\n"}`, `exec_shell {"command":"git add -A && git commit -q -m 'Add a file'","write":true}`}, 0},
 	{"a folder", []string{`exec_shell {"command":"mkdir -p docs","write":true}`}, 1},
 	{"a server", []string{`exec_shell {"command":"node web/server.js","background":true}`, `read_output {"id":"proc_c0_0","wait":1}`, `stop_process {"id":"proc_c0_0"}`}, 0},
 	{"remove a file", []string{`exec_shell {"command":"rm web/new.js","write":true}`}, 1},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
@@ -96,13 +97,19 @@ func Covers(m journal.Remembered, line func(string, int) string, arguments func(
 	}
 	switch {
 	case m.Program != "":
-		return text + ": " + line(m.Program, most) + " with any arguments that name no other program, configuration or output"
+		return text + ": " + line(programs(&m), most) + " with any arguments that name no other program, configuration or output"
 	case m.Arguments != nil:
 		return text + " with exactly these arguments: " + arguments(m.Arguments, most)
 	case m.Path == "":
 		return "any call of " + text + " that does no more than this one"
 	}
 	return text
+}
+
+// programs returns the programs of a remembered approval as a list of words: a, b and c.
+func programs(m *journal.Remembered) string {
+	last := max(strings.LastIndex(m.Program, ", "), 0)
+	return m.Program[:last] + strings.Replace(m.Program[last:], ", ", " and ", 1)
 }
 
 // place returns the path of a remembered approval, relative to the workspace if it is there.
@@ -120,7 +127,7 @@ func Means(m *journal.Remembered, c *journal.ApprovalItem, line func(string, int
 	name := line(place(m), most)
 	switch {
 	case m.Program != "":
-		return line(m.Program, most) + " with any arguments, in this workspace"
+		return line(programs(m), most) + " with any arguments, in this workspace"
 	case m.Arguments != nil && ofLine(*c):
 		return "this very line, in this workspace"
 	case !m.AnyWriter():

@@ -9,15 +9,32 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
+// maxScopes is the maximum number of programs with subcommands in a scope.
+const maxScopes = 4
+
 // Scope returns the program of the line with its subcommand, such as "go test", if a person may approve all
 // lines with the same scope at once: the line is one program with options that are known to name no
 // other program, no configuration and no output, and has no redirection to a file, no assignment, nothing that a
-// shell expands, and no word that looks like a path outside the workspace. Otherwise Scope returns "".
+// shell expands, and no word that looks like a path outside the workspace. The scope of a line of several such commands,
+// not joined by pipes, is theirs, sorted and separated by ", ". Otherwise Scope returns "".
 func (l *Line) Scope() string {
-	if l.construct != nil || len(l.pipelines) != 1 || len(l.pipelines[0].commands) != 1 {
+	if l.construct != nil {
 		return ""
 	}
-	c := &l.pipelines[0].commands[0]
+	all := make([]string, len(l.pipelines))
+	for i, p := range l.pipelines {
+		if len(p.commands) == 1 {
+			all[i] = p.commands[0].scope()
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) > maxScopes || slices.Contains(all, "") {
+		return ""
+	}
+	return strings.Join(all, ", ")
+}
+
+func (c *simple) scope() string {
 	if c.in != nil || slices.ContainsFunc(c.words, word.pattern) {
 		return ""
 	}
@@ -64,7 +81,8 @@ func scopeOf(words []string) string {
 			scope = append(scope, w)
 		}
 	}
-	if slices.ContainsFunc(scope, func(w string) bool { return strings.ContainsAny(w, " \t\n") }) {
+	unclear := func(w string) bool { return strings.ContainsAny(w, " \t\n") || strings.HasSuffix(w, ",") }
+	if slices.ContainsFunc(scope, unclear) {
 		return ""
 	}
 	return strings.Join(scope, " ")

@@ -99,6 +99,7 @@ go test
 - go test {a,b}
 - go test $'\x2dexec=x'
 - cd .. && go test
+- go test && go vet
 - cd sub; go test
 - time go test
 - exec go test
@@ -268,6 +269,32 @@ git add
 - git add :/
 - git add :(top)x
 - git add --pathspec-from-file=x
+
+git add, git commit
++ git add -A && git commit -q -m 'one: two'
++ git commit -m one; git add .
++ git add a; git add b || git commit -m x
+- git add -A
+- git commit -m x
+- git add -A && git commit -F /etc/passwd
+- git add ../x && git commit -m x
+- git add -A && git commit -m "$X"
+- git add -A && git commit -m x > f
+- git add -A && git commit -m x && git push
+- git add -A && FOO=1 git commit -m x
+- git add -A | git commit -m x
+- git add -A & git commit -m x
+- git add -A && ! git commit -m x
+- cd sub && git add -A && git commit -m x
+
+go test, go vet, mkdir, touch
++ mkdir x && touch x/y && go vet ./... && go test ./...
+- mkdir x && touch x/y && go vet ./... && go test ./... && go build ./...
+
+make a
+- make a, make b
+- make 'a,' b
+- make a && rm x
 
 mkdir
 + mkdir -p a/b c
