@@ -97,7 +97,8 @@ type Options struct {
 // Runner carries out runs. It holds no state of a run and is safe for concurrent use.
 type Runner struct {
 	Options
-	tools sync.WaitGroup // calls that outlived their timeout
+	tools  sync.WaitGroup // calls that outlived their timeout
+	parked parked
 }
 
 // New checks the options and makes a runner.
@@ -148,10 +149,12 @@ func (o *Options) complete() (err error) {
 	return err
 }
 
-// Wait waits, until ctx ends, for tools that did not return when their calls were cancelled.
+// Wait waits, until ctx ends, for tools that did not return when their calls were cancelled. It stops what
+// [Host.Attended] has kept.
 func (r *Runner) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
+		r.parked.end()
 		r.tools.Wait()
 		close(done)
 	}()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -46,8 +45,7 @@ type driver struct {
 	wallEnd time.Time
 	writing context.Context // context of appends: it outlives the driver's context
 
-	behind behind
-	noted  noted
+	behind *behind
 	unread bool             // the journal has refused a request for messages
 	unseen []toolcrib.Delta // memory for [deltaView.unseen]
 }
@@ -211,82 +209,12 @@ func (d *driver) drive(ctx context.Context) error {
 	return errors.Join(err, d.flush(ctx))
 }
 
-// lasts permits tools to run work beyond their calls. The function that it returns stops that work and
-// waits for it.
-func (d *driver) lasts(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	d.behind.ctx = ctx
-	return func() {
-		d.behind.mu.Lock()
-		cancel(errLetGo)
-		d.behind.mu.Unlock()
-		d.behind.all.Wait()
-	}
-}
-
-// errLetGo is the cause that stops the work that outlasts its calls.
-var errLetGo = errors.New("stopped with the run")
-
-// behind is the work of tools that outlasts their calls.
-type behind struct {
-	mu  sync.Mutex
-	ctx context.Context // ends when the driver releases the run
-	all sync.WaitGroup
-}
-
-// runBehind runs work of a tool until the driver releases the run. It returns false if that has
-// happened.
-func (d *driver) runBehind(work func(ctx context.Context)) bool {
-	b := &d.behind
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx == nil || b.ctx.Err() != nil {
-		return false
-	}
-	b.all.Go(func() {
-		_, err := guard.Contain(func() (struct{}, error) {
-			work(b.ctx)
-			return struct{}{}, nil
-		})
-		if err != nil {
-			d.r.Log.Error("work beside a call failed", "run", d.s.Run, "error", d.r.Mask.Clean(err.Error()+guard.Stack(err)))
-		}
-	})
-	return true
-}
-
-// noted has the notices of tools that are not written yet.
-type noted struct {
-	mu  sync.Mutex
-	all []toolcrib.Body
-}
-
-// maxNoted bounds the notices; further ones are dropped.
-const maxNoted = 64
-
-// noteOf adds a notice of a tool.
-func (d *driver) noteOf(n toolcrib.Notice) {
-	d.noted.mu.Lock()
-	defer d.noted.mu.Unlock()
-	if len(d.noted.all) < maxNoted {
-		d.noted.all = append(d.noted.all, journal.Noticef(n.Code, "%s", d.r.Mask.Clean(n.Message)))
-	}
-}
-
-// takeNoted returns the notices of tools, and clears them.
-func (d *driver) takeNoted() (all []toolcrib.Body) {
-	d.noted.mu.Lock()
-	defer d.noted.mu.Unlock()
-	all, d.noted.all = d.noted.all, nil
-	return all
-}
-
 // run carries out one step after another.
 func (d *driver) run(ctx context.Context) error {
 	s := d.s
 	for {
 		if !s.Ended() && s.Pending == nil {
-			if err := d.hold(d.takeNoted()...); err != nil {
+			if err := d.hold(d.behind.takeNoted()...); err != nil {
 				return err
 			}
 		}

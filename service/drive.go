@@ -153,6 +153,7 @@ func (d *drive) carry(
 	if options.Approver = d.front.Approver; options.Approver != nil {
 		options.Who = d.who
 	}
+	options.Attended = d.front.Person != nil
 	runner, err := agent.New(options)
 	if err != nil {
 		return nil, err

@@ -496,6 +496,38 @@ func TestChatParked(t *testing.T) {
 	p.exits(0)
 }
 
+// What a run has started in the background outlasts a question that is answered in the same conversation; it ends when
+// the question is left open.
+func TestChat_BackgroundDuringAQuestion(t *testing.T) {
+	t.Parallel()
+	const calls = `
+- {tool_calls: [{name: exec_shell, id: bg1, arguments: {command: "sleep 600", background: true}}]}
+- {tool_calls: [{name: write_file, arguments: {path: a.txt, content: "one\n"}}]}
+- {tool_calls: [{name: stop_process, id: ended, arguments: {id: proc_bg1}}]}
+`
+	l := newLab(t, calls+`- {text: "First done."}`+strings.ReplaceAll(calls, "bg1", "bg2")+`- {text: "Second done."}`)
+	l.write("c.yaml", l.file("c.yaml")+"tools: {shell: {mode: any}, confirm: never}\n"+
+		"rules: [{name: asks, tools: [write_file], when: 'true', then: ask}]\n")
+	p := l.chat(100, 40, nil, "--session", "work")
+	p.wait("/help lists")
+	p.send("start it")
+	p.wait("y yes")
+	p.keys("y")
+	p.wait("stopped by stop_process")
+	p.wait("First done.")
+	p.send("again")
+	p.waitAfter("again", "y yes")
+	p.keys("l")
+	p.wait("/decide continues it")
+	p.send("/decide")
+	p.waitAfter("/decide continues it", "y yes")
+	p.keys("y")
+	p.wait("There is no such process.")
+	p.wait("Second done.")
+	p.send("/quit")
+	p.exits(0)
+}
+
 // A mode is changed by one key and shown; it approves edits that are asked about as writes
 // only, and the line at the bottom shows how full the context is.
 func TestChatModes(t *testing.T) {

@@ -289,7 +289,7 @@ func (c *companion) do(ctx context.Context, call toolcrib.Call, in asked) (toolc
 		return toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidArguments, "id is missing")
 	}
 	view := processView{ID: in.ID, Status: "gone", Message: "There is no such process. " +
-		"Commands in the background are stopped when the run waits for a person, is interrupted, or ends; start it again if it is needed."}
+		"Commands in the background are stopped when the run is left waiting for a person, is interrupted, or ends; start it again if it is needed."}
 	from := ""
 	if b := c.of.find(call.Run, in.ID); b != nil {
 		most := time.Duration(min(max(in.Wait, 0), maxWait)) * time.Second
