@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 
@@ -45,10 +46,8 @@ func credentials(file string) (nats.Option, error) {
 func (b *Bus) explain(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
-		host      x509.HostnameError
-		invalid   x509.CertificateInvalidError
 		record    tls.RecordHeaderError
-		alert     tls.AlertError
+		alert     *net.OpError
 		api       *jetstream.APIError
 	)
 	switch {
@@ -59,11 +58,11 @@ func (b *Bus) explain(err error) error {
 		return fmt.Errorf("bus.url: the bus refuses the credentials (%w); correct bus.credentials, or the user in bus.url", err)
 	case errors.As(err, &authority):
 		return fmt.Errorf("bus.url: the certificate of the bus is not trusted (%w); set bus.ca_file to its authority", err)
-	case errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &alert):
-		return fmt.Errorf("bus.url: TLS with the bus fails: %w", err)
 	case errors.As(err, &record), errors.Is(err, nats.ErrSecureConnWanted), errors.Is(err, nats.ErrSecureConnRequired):
 		return fmt.Errorf("bus.url: one side uses TLS and the other does not (%w); write tls:// if the bus has TLS, and nats:// "+
 			"without bus.ca_file if not", err)
+	case errors.Is(err, nats.ErrTLS), errors.As(err, &alert) && alert.Op == "remote error": // as crypto/tls names it
+		return fmt.Errorf("bus.url: TLS with the bus fails: %w; correct bus.ca_file and bus.tls", err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("bus.url: the bus has no JetStream for this account (%w); enable it", err)
