@@ -45,8 +45,8 @@ func (s *Server) known(err error, id string) *toolcrib.Error {
 		return toolcrib.Errorf(toolcrib.CodeInternal, "")
 	}
 	for _, cause := range []error{
-		store.ErrUnavailable, store.ErrUnreachable, store.ErrUnsuitable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull, store.ErrLocked, store.ErrReplaced,
-		store.ErrLost, store.ErrClosed,
+		store.ErrUnavailable, store.ErrUnreachable, store.ErrUnsuitable, store.ErrReadOnly, store.ErrDamaged, store.ErrFull,
+		store.ErrLocked, store.ErrReplaced, store.ErrLost, store.ErrClosed,
 	} {
 		if errors.Is(err, cause) {
 			s.Log.Error("the store cannot be used", "request_id", id, "error", err)

@@ -467,11 +467,11 @@ func implied(n *yamltree.Node, text string) *yamltree.Node {
 }
 
 // raise sets a key of the project's section to floor if the project's value is weaker and the user's
-// section does not have the key.
+// section does not have the key, or "", which stands for floor.
 func (m *merger) raise(user, project *yamltree.Node, key, order string, floor *yamltree.Node) {
 	f := yamltree.Field{Type: reflect.TypeFor[string](), Layers: order}
-	value := entryOf(project, key)
-	if floor != nil && !stated(entryOf(user, key), f) && stated(value, f) && strictness(value, f) < strictness(floor, f) {
+	own, value := entryOf(user, key), entryOf(project, key)
+	if floor != nil && (!stated(own, f) || own.Text == "") && stated(value, f) && strictness(value, f) < strictness(floor, f) {
 		kept := *m.keeps(floor, value) // it has another path
 		setEntry(project, key, &kept)
 	}

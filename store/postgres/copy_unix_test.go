@@ -30,14 +30,33 @@ func shown(t *testing.T, s store.Store) map[string]any {
 	keep("head")(s.Head(ctx))
 	soon := time.Now().Add(time.Hour)
 	for i, f := range []store.Filter{
-		{}, {Limit: 3}, {Deciding: true}, {Freed: true}, {Holds: true}, {Retry: soon}, {Waiting: soon}, {Tainted: true}, {Token: "tok_1"},
-		{Agent: "helper"}, {Session: "ses_1"}, {Beside: "ses_1"}, {Parent: "run_lead"}, {TopLevel: true, User: "ann"}, {Approval: "apr_1"},
-		{Since: soon}, {Once: "h"}, {Status: []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusFailed}, Cursor: "5"},
+		{},
+		{Limit: 3},
+		{Deciding: true},
+		{Freed: true},
+		{Holds: true},
+		{Retry: soon},
+		{Waiting: soon},
+		{Tainted: true},
+		{Token: "tok_1"},
+		{Agent: "helper"},
+		{Session: "ses_1"},
+		{Beside: "ses_1"},
+		{Parent: "run_lead"},
+		{TopLevel: true, User: "ann"},
+		{Approval: "apr_1"},
+		{Since: soon},
+		{Once: "h"},
+		{Status: []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusFailed}, Cursor: "5"},
 	} {
 		keep(fmt.Sprint("runs ", i))(s.Runs(ctx, f))
 	}
 	for i, f := range []store.AuditFilter{
-		{OldestFirst: true}, {User: "ann", Limit: 3}, {Run: "run_done"}, {Kinds: []toolcrib.Kind{store.AuditApprovalDecided}}, {Until: soon},
+		{OldestFirst: true},
+		{User: "ann", Limit: 3},
+		{Run: "run_done"},
+		{Kinds: []toolcrib.Kind{store.AuditApprovalDecided}},
+		{Until: soon},
 		{OldestFirst: true, Limit: 4, Since: journaltest.At().Add(-time.Hour)},
 	} {
 		for n := 0; n < 3; n++ {

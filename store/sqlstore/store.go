@@ -59,7 +59,9 @@ type Store struct {
 
 // New returns a store in a database that has the tables of its schema.
 func New(o Options) *Store {
-	s := &Store{path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database, durable: o.DurableStart}
+	s := &Store{
+		path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database, durable: o.DurableStart,
+	}
 	if o.Writer != nil {
 		s.writer = newWriter(o)
 	}

@@ -15,8 +15,8 @@ const maxScopes = 4
 // Scope returns the program of the line with its subcommand, such as "go test", if a person may approve all
 // lines with the same scope at once: the line is one program with options that are known to name no
 // other program, no configuration and no output, and has no redirection to a file, no assignment, nothing that a
-// shell expands, and no word that looks like a path outside the workspace. The scope of a line of several such commands,
-// not joined by pipes, is theirs, sorted and separated by ", ". Otherwise Scope returns "".
+// shell expands, and no word that looks like a path outside the workspace. The scope of a line of several such
+// commands, not joined by pipes, is theirs, sorted and separated by ", ". Otherwise Scope returns "".
 func (l *Line) Scope() string {
 	if l.construct != nil {
 		return ""
