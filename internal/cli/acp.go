@@ -248,7 +248,7 @@ func (e *editor) input(ctx context.Context, line string) error {
 }
 
 // notInEditors are the commands that an editor has itself.
-var notInEditors = []string{"/help", "/attach", "/show", "/clear", "/resume", "/sessions", "/quit"}
+var notInEditors = []string{"/help", "/attach", "/show", "/clear", "/resume", "/sessions", "/trust", "/quit"}
 
 // Commands implements [acp.Conversation].
 func (e *editor) Commands() (list []acp.Command) {

@@ -61,6 +61,7 @@ type chat struct {
 	full   string               // how full the model's context is; "" if unknown
 	listed []toolcrib.SessionID // by the last /sessions
 	waits  bool                 // the last turn of the session waits for a person
+	review bool                 // the screen was left for /trust
 	exit   int                  // first nonzero exit code of a turn
 }
 
@@ -122,6 +123,11 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 	if a.remote == nil {
 		if c.workspace, err = a.service.Policy.Workspace(c.start.Workspace, nil); err != nil {
 			return nil, err
+		}
+		if a.inTerminal && a.outTerminal && a.errTerminal && !f.json {
+			if _, err := c.reviews(ctx, false); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if c.agent, err = a.openHere(ctx, who, &c.start); err != nil {

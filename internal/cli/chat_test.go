@@ -528,6 +528,63 @@ func TestChat_BackgroundDuringAQuestion(t *testing.T) {
 	p.exits(0)
 }
 
+// A conversation on a terminal asks about what its folder brings before it begins, and again for /trust; what is trusted
+// is used from the next message on, and what was declined is not asked about again until it changes.
+func TestChat_Trust(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, `
+- {text: "One."}
+- {text: "Two."}
+- {tool_calls: [{name: read_skill, arguments: {name: kit}}]}
+- {text: "Three."}
+`)
+	home := filepath.Join(t.TempDir(), "home")
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + home}
+	if err := os.MkdirAll(filepath.Join(l.dir, ".claude", "skills", "kit"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.write("AGENTS.md", "Use tabs.\n")
+	l.write(".claude/skills/kit/SKILL.md", "---\nname: kit\ndescription: A kit.\n---\nUse the kit.\n")
+
+	p := l.chat(100, 40, env)
+	p.wait("+Use tabs.")
+	p.answer("l Enter", "not used yet; /trust asks again")
+	p.wait("/help lists")
+	p.send("/quit")
+	p.exits(0)
+
+	p = l.chat(100, 40, env)
+	p.answer("n Enter", "not used; /trust asks again")
+	p.wait("/help lists")
+	p.send("first")
+	p.wait("AGENTS.md: not read")
+	p.waitAfter("One.", "tokens")
+	p.send("/quit")
+	p.exits(0)
+
+	p = l.chat(100, 40, env) // declined: nothing is asked
+	p.wait("/help lists")
+	if text := p.text("-S", "-"); strings.Contains(text, "Trust what this folder brings") {
+		t.Errorf("asked again:\n%s", text)
+	}
+	p.send("/trust")
+	p.wait("Trust what this folder brings")
+	p.answer("y Enter", "trusted, and used from the next message on")
+	p.send("second")
+	p.wait("One.")
+	p.send("third")
+	p.wait("Two.")
+	p.send("fourth")
+	p.wait("Three.")
+	if text := p.text("-S", "-"); strings.Contains(text, "not read") || !strings.Contains(text, "Use the kit.") {
+		t.Errorf("it is not used:\n%s", text)
+	}
+	p.send("/trust")
+	p.wait("this folder brings nothing that is not trusted")
+	p.send("/quit")
+	p.exits(0)
+}
+
 // A mode is changed by one key and shown; it approves edits that are asked about as writes
 // only, and the line at the bottom shows how full the context is.
 func TestChatModes(t *testing.T) {

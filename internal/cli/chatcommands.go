@@ -47,6 +47,7 @@ func slashes() []slash {
 		{"/clear", "", "begin a new session", (*chat).clear},
 		{"/resume", "[NAME]", "list sessions; with a name or number, continue one", (*chat).sessions},
 		{"/sessions", "[NAME]", "the same as /resume", (*chat).sessions},
+		{"/trust", "", "review what this folder brings, and trust it", (*chat).trust},
 		{"/quit", "", "leave; exit and ctrl-d do too", func(*chat, context.Context, string) error { return errLeave }},
 	}
 }

@@ -139,10 +139,15 @@ type screenFront struct {
 
 // chatOnScreen carries on a conversation on the terminal.
 func (a *app) chatOnScreen(ctx context.Context, c *chat, history *tui.History) error {
-	if err := a.onScreen(ctx, c, history); err != nil {
-		return err
+	for {
+		if err := a.onScreen(ctx, c, history); err != nil {
+			return err
+		}
+		if !c.review {
+			return c.left(ctx)
+		}
+		c.trusts(ctx)
 	}
-	return c.left(ctx)
 }
 
 // onScreen shows a conversation on the terminal until the user leaves.
@@ -170,6 +175,11 @@ func (a *app) onScreen(ctx context.Context, c *chat, history *tui.History) error
 
 // Begin implements [tui.Talk].
 func (f *screenFront) Begin(ctx context.Context) {
+	if f.chat.review {
+		f.chat.review = false
+		f.chat.showStatus()
+		return
+	}
 	f.Note("toolcrib chat: /help lists the commands, ctrl-d leaves")
 	f.report(ctx, f.chat.began(ctx))
 }

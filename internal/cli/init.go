@@ -352,7 +352,7 @@ func (a *app) trust(ctx context.Context, folder *policy.Folder, digest string) e
 // asksToTrust shows what needs trust in a folder, asks whether to trust it, and trusts it if so.
 func (a *app) asksToTrust(ctx context.Context, folder *policy.Folder) (agreed bool, err error) {
 	question := "Trust what this folder brings: " + strconv.Quote(folder.Named) + "?"
-	if !a.agreesTo(question, folderHead(folder), folder.Files) {
+	if a.agreesTo(question, folderHead(folder), folder.Files) != render.KeyYes {
 		return false, nil
 	}
 	return true, a.trust(ctx, folder, folder.Digest)
@@ -414,22 +414,23 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 }
 
 // agreesTo shows what would be trusted page by page and asks: first the changes, then, on request,
-// everything. It never accepts content that was not shown.
-func (a *app) agreesTo(question, head string, files []trust.File) (agreed bool) {
+// everything. It returns the key of the answer, yes only to content that was shown; more are further answers.
+func (a *app) agreesTo(question, head string, files []trust.File, more ...render.Key) (key string) {
+	key = render.KeyNo
 	a.asking(func(ctx context.Context, answers *terminal.Input) {
 		for whole := false; ; whole = true {
 			text, cut := reviewText(a.style, head, files, whole)
 			if !a.pages(ctx, answers, text) {
+				key = render.KeyNo
 				return
 			}
-			keys := render.YesKeys(cut)
-			key := a.answer(ctx, answers, question, render.KeysText(keys)+"?", terminal.Calm, keys)
-			if agreed = key == render.KeyYes; key != render.KeyShow {
+			keys := append(render.YesKeys(cut), more...)
+			if key = a.answer(ctx, answers, question, render.KeysText(keys)+"?", terminal.Calm, keys); key != render.KeyShow {
 				return
 			}
 		}
 	})
-	return agreed
+	return key
 }
 
 // pages shows a text page by page. It returns false if the person answers no before the end.

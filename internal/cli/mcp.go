@@ -101,7 +101,7 @@ func (a *app) reviewMCP(c call, r *mcpset.Review, digest string) error {
 			return err
 		}
 		question := fmt.Sprintf("Offer the tools of %s as they are now?", guard.Visible(name))
-		if !a.agreesTo(question, head, []trust.File{r.File}) {
+		if a.agreesTo(question, head, []trust.File{r.File}) != render.KeyYes {
 			return fmt.Errorf("the tools of %s were not accepted", name)
 		}
 		return c.MCP.Accept(c, c.who, r, r.Digest)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -265,7 +266,7 @@ func (a *app) approveSkill(
 	}
 	switch {
 	case ask:
-		if !a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), "", []trust.File{*review}) {
+		if a.agreesTo(fmt.Sprintf("Use the skill %s as it is now?", v.Name), "", []trust.File{*review}) != render.KeyYes {
 			return false, nil
 		}
 		digest = v.Hash

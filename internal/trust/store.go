@@ -28,8 +28,10 @@ const (
 // Store is the record of the files that one user trusts, a JSON file. Several processes may use it
 // at once. The zero value has no file: it trusts nothing, and each use is an error.
 type Store struct {
-	path   string
-	skills bool // whether it is the record of single skills, in the same file
+	path string
+	// skills and declined say whether it is the record of single skills, or of what the user has declined to trust, in the
+	// same file.
+	skills, declined bool
 }
 
 // NewStore returns the record in the file path, which need not exist. If path is "", it returns the
@@ -63,6 +65,8 @@ type record struct {
 	Version int     `json:"version"`
 	Folders entries `json:"folders"`
 	Skills  entries `json:"skills,omitempty"`
+	// Declined has, with the name "", the digest of what the user has declined to trust.
+	Declined entries `json:"declined,omitempty"`
 }
 
 // entries are the trusted hashes: real path of the folder -> name -> hash.
@@ -97,8 +101,11 @@ func (s Store) entries() (entries, error) {
 }
 
 func (r *record) of(s Store) entries {
-	if s.skills {
+	switch {
+	case s.skills:
 		return r.Skills
+	case s.declined:
+		return r.Declined
 	}
 	return r.Folders
 }
@@ -106,7 +113,7 @@ func (r *record) of(s Store) entries {
 // read returns the record, or an empty one if there is no file. It returns an error if the record
 // cannot be read, is damaged, or could have been written by other users.
 func (s Store) read() (*record, error) {
-	empty := &record{Version: recordVersion, Folders: entries{}, Skills: entries{}}
+	empty := &record{Version: recordVersion, Folders: entries{}, Skills: entries{}, Declined: entries{}}
 	if s.path == "" {
 		return nil, errNoPlace
 	}
@@ -139,7 +146,29 @@ func (s Store) read() (*record, error) {
 	if rec.Skills == nil {
 		rec.Skills = entries{}
 	}
+	if rec.Declined == nil {
+		rec.Declined = entries{}
+	}
 	return &rec, nil
+}
+
+// Decline records that the user does not trust files of a folder, by their [Digest], and need not be asked again.
+func (s Store) Decline(dir, digest string) error {
+	root, err := realPath(dir)
+	if err != nil {
+		return err
+	}
+	return Store{path: s.path, declined: true}.update(func(known entries) error {
+		known[root] = map[string]string{"": digest}
+		return nil
+	})
+}
+
+// Declined reports whether the user has declined to trust files of a folder with this digest.
+func (s Store) Declined(dir, digest string) bool {
+	root, err := realPath(dir)
+	known, readErr := Store{path: s.path, declined: true}.entries()
+	return err == nil && readErr == nil && known[root][""] == digest
 }
 
 func (s Store) broken(why string) error {

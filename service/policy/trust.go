@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/project"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -63,6 +64,36 @@ func LookAt(dir string) (*Folder, error) {
 	f.Trusted = f.Trusted && len(f.Files) > 0
 	return f, nil
 }
+
+// Unreviewed returns the folders with files that runs in a workspace would use if the user trusted them: the folder of
+// the project's configuration, and the root of the repository.
+func (p *Policy) Unreviewed(workspace string) (list []*Folder) {
+	dirs := []string{wholePath(p.env.Source.Folder)}
+	if found, err := project.Find(workspace); err == nil && found.Root != dirs[0] {
+		dirs = append(dirs, found.Root)
+	}
+	for _, dir := range dirs {
+		f, err := LookAt(dir)
+		home, _ := os.UserHomeDir() // if it is unknown, nothing is the user's own
+		unused := func(file trust.File) bool {
+			if dir == home && strings.HasPrefix(file.Name, ".claude/") {
+				return false // the user's own, which need no trust
+			}
+			return file.State == trust.Untrusted || // notes that have changed are used
+				file.State == trust.Changed && !slices.Contains(p.env.Config.Notes.Files, file.Name)
+		}
+		if err == nil && f.Trustable() == nil && slices.ContainsFunc(f.Files, unused) && dir != config.UserFolder(os.Getenv) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Decline records that the user does not trust what was read.
+func (f *Folder) Decline() error { return f.store.Decline(f.Dir, f.Digest) }
+
+// Declined reports whether the user has declined to trust what was read.
+func (f *Folder) Declined() bool { return f.store.Declined(f.Dir, f.Digest) }
 
 // Trustable returns an error if the folder has no such files, or one that cannot be read.
 func (f *Folder) Trustable() error {

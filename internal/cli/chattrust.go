@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/toolcrib/toolcrib/internal/render"
+	"github.com/toolcrib/toolcrib/internal/trust"
+)
+
+// reviews shows what the folders of the conversation bring that is not used yet, asks whether to trust it, and returns
+// how many folders were asked about. What the person declined before is asked about only if again is set.
+func (c *chat) reviews(ctx context.Context, again bool) (asked int, err error) {
+	a := c.a
+	for _, folder := range a.service.Policy.Unreviewed(c.workspace) {
+		if !again && folder.Declined() {
+			continue
+		}
+		asked++
+		question := "Trust what this folder brings: " + strconv.Quote(folder.Dir) + "?"
+		switch a.agreesTo(question, folderHead(folder), folder.Files, render.Key{Name: render.KeyLater, Word: "later"}) {
+		case render.KeyYes:
+			if err = a.trust(ctx, folder, folder.Digest); err == nil {
+				a.notice("trusted, and used from the next message on")
+			}
+		case render.KeyNo:
+			a.notice("not used; /trust asks again")
+			err = folder.Decline()
+		default:
+			a.notice("not used yet; /trust asks again")
+		}
+		if err != nil {
+			return asked, err
+		}
+	}
+	return asked, nil
+}
+
+// trust is the command /trust. A conversation on the screen is left for the review, and shown again afterwards.
+func (c *chat) trust(ctx context.Context, _ string) error {
+	switch _, screen := c.front.(*screenFront); {
+	case c.a.remote != nil || !c.a.inTerminal || !c.a.errTerminal:
+		return errors.New("trust is given on a terminal, or by: toolcrib trust " + trust.ShellWord(c.workspace))
+	case screen:
+		c.review = true
+		return errLeave
+	}
+	c.trusts(ctx)
+	return nil
+}
+
+// trusts reviews, and reports what came of it.
+func (c *chat) trusts(ctx context.Context) {
+	asked, err := c.reviews(ctx, true)
+	switch {
+	case err != nil:
+		c.a.complain(errorText(err))
+	case asked == 0:
+		c.a.notice("this folder brings nothing that is not trusted")
+	}
+}
