@@ -36,8 +36,9 @@ type Plan struct {
 	Programs    []Program
 	// Scope is the program of the line with its subcommand (go test), if an approval of the line may be
 	// remembered for all lines with the same Scope: they name no other program, no path outside the workspace
-	// and no other output. For a line of several commands it is those of all, separated by ", " (git add, git commit); an
-	// approval of these is also one of a line with some of them. If "", an approval can be remembered for the same line only.
+	// and no other output. For a line of several commands it is those of all, separated by ", " (git add, git
+	// commit); an approval of these is also one of a line with some of them. If "", an approval can be
+	// remembered for the same line only.
 	Scope    string
 	Concerns []Concern // reasons to ask a person
 	// Hide returns a plan of the same call that cannot touch the given paths, absolute, nor anything below

@@ -63,8 +63,8 @@ type Remembered struct {
 	// files that an approval is bound to. See also [Remembered.AnyWriter].
 	Path   string
 	Folder bool
-	// Program is the program with its subcommand, or several separated by ", ", of the only command lines that the approval
-	// applies to ([toolcrib.Plan.Scope]). If "", the other fields decide.
+	// Program is the program with its subcommand, or several separated by ", ", of the only command lines that
+	// the approval applies to ([toolcrib.Plan.Scope]). If "", the other fields decide.
 	Program string
 	// Effect is the effect of the approved calls. If the arguments may be any, a call with a worse
 	// effect is asked about.

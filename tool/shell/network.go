@@ -218,11 +218,11 @@ func (s *shell) connected(call toolcrib.Call, p *plan, r *ran) {
 	case len(refused) > 0:
 		r.hint("The network refused " + shorten(refused) + ": " + why + ".")
 	case refusedHere && s.sharesLoopback(call, p):
-		r.hint("Nothing listens where it tried to connect on the loopback interface, which is that of this run: only servers " +
-			"that calls of the run with write: true have started are reached there, none of the machine.")
+		r.hint("Nothing listens where it tried to connect on the loopback interface, which is that of this run: " +
+			"only servers that calls of the run with write: true have started are reached there, none of the machine.")
 	case refusedHere && (p.writes() || !s.report().Joins):
-		r.hint("Nothing listens where it tried to connect on the loopback interface, which is its own: no other server of the " +
-			"machine is reached there.")
+		r.hint("Nothing listens where it tried to connect on the loopback interface, which is its own: " +
+			"no other server of the machine is reached there.")
 	case !r.unreachable && !deniedTransport.MatchString(output):
 	case p.proxy != nil:
 		r.hint("It tried to reach the network without the proxy that HTTP_PROXY names, which is the only way.")

@@ -150,8 +150,8 @@ func (r Report) readOnlyHint(wrote, connected bool) string {
 	if why == nil {
 		return ""
 	}
-	return "It ran in a sandbox where it can only read, without network. If it failed because " + strings.Join(why, ", or ") +
-		", call again with write: true; a person is then asked."
+	return "It ran in a sandbox where it can only read, without network. If it failed because " +
+		strings.Join(why, ", or ") + ", call again with write: true; a person is then asked."
 }
 
 // strictText says how the line of a plan is confined by the strict sandbox.
