@@ -59,7 +59,7 @@ func shown(t *testing.T, s store.Store) map[string]any {
 		{Until: soon},
 		{OldestFirst: true, Limit: 4, Since: journaltest.At().Add(-time.Hour)},
 	} {
-		for n := 0; n < 3; n++ {
+		for n := range 3 {
 			page, err := s.Audit(ctx, f)
 			keep(fmt.Sprint("audit ", i, " page ", n))(page, err)
 			f.Cursor = page.Next

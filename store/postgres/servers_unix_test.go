@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
@@ -174,6 +175,7 @@ const (
 	forward = iota
 	loseRequest
 	loseAnswer
+	stall // neither forward it nor end the connection
 )
 
 func newProxy(t *testing.T) *proxy {
@@ -229,6 +231,8 @@ func (p *proxy) serve(client net.Conn) {
 				return
 			case loseAnswer:
 				silent.Store(true)
+			case stall:
+				continue
 			}
 		}
 		if _, err := io.Copy(to, bytes.NewReader(b[:n])); err != nil {
@@ -237,17 +241,40 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// A commit that was not answered is looked up: it is not repeated if it was done.
-func TestCommit_NotAnswered(t *testing.T) {
-	_, address, keys := migrated(t)
+// throughProxy opens a store through a proxy that sees the text of each statement.
+func throughProxy(t *testing.T, address, keys string) (*proxy, *postgres.Store) {
+	t.Helper()
 	p := newProxy(t)
 	at, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at.Host = p.Addr().String()
-	at.RawQuery = "sslmode=disable&default_query_exec_mode=exec" // the text of a statement is sent each time
-	s := openAt(t, at.String(), postgres.Options{Keys: keys})
+	at.Host, at.RawQuery = p.Addr().String(), "sslmode=disable&default_query_exec_mode=exec"
+	return p, openAt(t, at.String(), postgres.Options{Keys: keys})
+}
+
+// A server that is stopped while it has the lock loses it before the others give up, and continues later.
+func TestServers_Asleep(t *testing.T) {
+	_, address, keys := migrated(t)
+	p, asleep := throughProxy(t, address, keys)
+	other := openAt(t, address, postgres.Options{Keys: keys})
+	p.cut.Store(stall)
+	done := make(chan error)
+	go func() { done <- asleep.Append(t.Context(), "run_a", 0, numbered(0, true)...) }()
+	waittest.Until(t, "the commit is held", func() bool { return p.cut.Load() == forward })
+	if err := other.Append(t.Context(), "run_b", 0, numbered(0, true)...); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	checkNumbered(t, other, "run_a", 1)
+}
+
+// A commit that was not answered is looked up: it is not repeated if it was done.
+func TestCommit_NotAnswered(t *testing.T) {
+	_, address, keys := migrated(t)
+	p, s := throughProxy(t, address, keys)
 	const n = 60
 	for i := range n {
 		p.cut.Store(int32(i % 3))
