@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
@@ -158,5 +159,27 @@ func TestTampered_PutBack(t *testing.T) {
 	}
 	if err := add(s, 2); !errors.As(err, &broken) && !errors.Is(err, toolcrib.ErrConflict) {
 		t.Errorf("continued on the same server: %v", err)
+	}
+}
+
+// A run that was removed while servers are at work is found, and no new run starts.
+func TestTampered_WhileAtWork(t *testing.T) {
+	name, stores := two(t)
+	for _, run := range []toolcrib.RunID{"run_a", "run_b"} {
+		if err := stores[0].Append(t.Context(), run, 0, numbered(0, true)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t, name, "DELETE FROM toolcrib.events WHERE key >> 32 = (SELECT num FROM toolcrib.runs WHERE id = 'run_a')",
+		"DELETE FROM toolcrib.runs WHERE id = 'run_a'")
+	n := 1
+	waittest.Until(t, "the damage is found", func() bool {
+		var broken *store.ChainError
+		err := stores[n%2].Append(t.Context(), "run_b", toolcrib.Seq(n), numbered(n, true)...) // resumed each time
+		n++
+		return errors.As(err, &broken)
+	})
+	if err := stores[0].Append(t.Context(), "run_c", 0, numbered(0, true)...); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("a new run: %v", err)
 	}
 }

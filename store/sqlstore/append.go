@@ -140,7 +140,7 @@ func (t *tx) head(run toolcrib.RunID, after toolcrib.Seq) (head, error) {
 	}
 	taken, err := t.readHead(run)
 	if known != nil && known.Record.LastSeq > taken.Record.LastSeq {
-		t.w.checked = false // it was put back
+		t.w.checked.Store(false) // it was put back
 	}
 	if err == nil {
 		err = t.checkRecord()

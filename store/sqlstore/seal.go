@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ func (t *tx) move(from, to store.Seal) error {
 // another process wrote last: only the record shows that a run was removed or reset to an earlier
 // state. It is repeated after another process has written; see [Options.CheckShare].
 func (t *tx) checkRecord() error {
-	if t.w.checked && (t.w.recheck.IsZero() || time.Now().Before(t.w.recheck)) {
+	if t.w.checked.Load() {
+		t.w.compareAgain()
 		return nil
 	}
 	if err := t.openSeal(); err != nil {
@@ -57,11 +59,41 @@ func (t *tx) checkRecord() error {
 	if err := store.CheckPlaces(t.ctx, snapshot{t.w.db}, t.w.keys, &t.seal.record); err != nil {
 		return err
 	}
-	t.w.checked = true
-	if now := time.Now(); t.w.share > 0 {
-		t.w.recheck = now.Add(now.Sub(since) * 100 / time.Duration(t.w.share))
-	}
+	t.w.checked.Store(true)
+	t.w.compared(since)
 	return nil
+}
+
+// compared sets the time of the next comparison after one that began at since.
+func (w *writer) compared(since time.Time) {
+	if now := time.Now(); w.share > 0 {
+		w.next.Store(now.Add(now.Sub(since) * 100 / time.Duration(w.share)).UnixNano())
+	}
+}
+
+// compareAgain compares the record with the runs again if it is time. Nothing waits for that: if they do not
+// match, damage is recorded, and the next run that is resumed is not continued.
+func (w *writer) compareAgain() {
+	next := w.next.Load()
+	if next == 0 || time.Now().UnixNano() < next || !w.next.CompareAndSwap(next, math.MaxInt64) {
+		return
+	}
+	w.comparing.Go(func() {
+		since := time.Now()
+		w.checked.Store(w.compare(w.living) == nil)
+		w.compared(since)
+	})
+}
+
+// compareRecord compares the record of all runs with a snapshot of them.
+func (s *Store) compareRecord(ctx context.Context) error {
+	return s.noteDamage(ctx, s.frozen(ctx, func(sn snapshot) error {
+		r, err := openRecord(ctx, sn, s.keys)
+		if err == nil {
+			err = store.CheckPlaces(ctx, sn, s.keys, &r)
+		}
+		return err
+	}))
 }
 
 // Places implements [store.Snapshot].

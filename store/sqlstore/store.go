@@ -30,7 +30,8 @@ type Options struct {
 	// Retry is how long a transaction is repeated that failed for a transient reason.
 	Retry time.Duration
 	// CheckShare is the share of time, in percent, in which the places of all runs may be compared with the
-	// record. If 0, they are compared whenever another writer has changed the database.
+	// record, in the background after the first time. If 0, they are compared whenever another writer has
+	// changed the database.
 	CheckShare int
 	// DurableStart commits the first event of a run like a barrier: its ID is given to clients, and a server of the
 	// database can lose what is not durable although this process lives.
@@ -64,6 +65,7 @@ func New(o Options) *Store {
 	}
 	if o.Writer != nil {
 		s.writer = newWriter(o)
+		s.writer.compare = s.compareRecord
 	}
 	return s
 }

@@ -64,8 +64,9 @@ type writer struct {
 	// checked reports whether the record of all runs was compared with the runs, and sealed is the head
 	// after the last transaction, if known. Both apply until another writer changes the database; see
 	// [Options.CheckShare].
-	checked bool
-	recheck time.Time // time from which checked does not apply; if zero, it always does
+	checked atomic.Bool
+	next    atomic.Int64                // time of the next comparison in nanoseconds; 0 if there is none
+	compare func(context.Context) error // compares them in a snapshot
 	sealed  *headSeal
 	// silent reports whether there are no messages to runs, until another writer changes the database.
 	silent  bool
@@ -78,6 +79,10 @@ type writer struct {
 	turn  chan struct{} // contains one element while a goroutine has the turn
 	due   *time.Timer   // timer for tend; nil if nothing is due
 	ended chan struct{} // closed along with the connection
+
+	comparing sync.WaitGroup // of compareAgain, which living ends
+	living    context.Context
+	stop      context.CancelFunc
 	// shared reports whether the last transaction had more than one job.
 	shared bool
 
@@ -89,11 +94,13 @@ type writer struct {
 }
 
 func newWriter(o Options) *writer {
-	return &writer{
+	w := &writer{
 		db: o.Writer, path: o.Path, retry: o.Retry, share: o.CheckShare, now: o.Now, owner: o.Owner,
 		mapped: o.Database.Mapped, keys: o.Keys, sealing: o.Keys.SealRun(), heads: make(map[toolcrib.RunID]*head),
 		turn: make(chan struct{}, 1), ended: make(chan struct{}), queues: make(map[bool][]*job),
 	}
+	w.living, w.stop = context.WithCancel(context.Background())
+	return w
 }
 
 // do submits a job and waits for its outcome. Of the waiting callers, the first stores the jobs of all.
@@ -274,7 +281,9 @@ func (w *writer) attempt(ctx context.Context, barrier bool, group []*job) (errs 
 	}
 	if changed {
 		w.sealed, w.silent = nil, false
-		w.checked = w.checked && w.share > 0
+		if w.share == 0 {
+			w.checked.Store(false)
+		}
 	}
 	errs = make([]error, len(group))
 	for i, j := range group {
@@ -324,6 +333,8 @@ func (w *writer) close() error {
 	for w.waits(false) || w.waits(true) {
 		_, _ = w.commit(ctx, false), w.commit(ctx, true) // their callers receive the outcomes
 	}
+	w.stop()
+	w.comparing.Wait()
 	return w.db.Close()
 }
 
