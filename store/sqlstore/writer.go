@@ -65,7 +65,7 @@ type writer struct {
 	// after the last transaction, if known. Both apply until another writer changes the database; see
 	// [Options.CheckShare].
 	checked atomic.Bool
-	next    atomic.Int64                // time of the next comparison in nanoseconds; 0 if there is none
+	next    atomic.Int64                // time of the next comparison in nanoseconds; 0 means never
 	compare func(context.Context) error // compares them in a snapshot
 	sealed  *headSeal
 	// silent reports whether there are no messages to runs, until another writer changes the database.
