@@ -471,7 +471,8 @@ func implied(n *yamltree.Node, text string) *yamltree.Node {
 func (m *merger) raise(user, project *yamltree.Node, key, order string, floor *yamltree.Node) {
 	f := yamltree.Field{Type: reflect.TypeFor[string](), Layers: order}
 	own, value := entryOf(user, key), entryOf(project, key)
-	if floor != nil && (!stated(own, f) || own.Text == "") && stated(value, f) && strictness(value, f) < strictness(floor, f) {
+	open := !stated(own, f) || own.Text == ""
+	if floor != nil && open && stated(value, f) && strictness(value, f) < strictness(floor, f) {
 		kept := *m.keeps(floor, value) // it has another path
 		setEntry(project, key, &kept)
 	}
