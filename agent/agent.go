@@ -149,12 +149,14 @@ func (o *Options) complete() (err error) {
 	return err
 }
 
-// Wait waits, until ctx ends, for tools that did not return when their calls were cancelled. It stops what
-// [Host.Attended] has kept.
+// Release stops what [Host.Attended] has kept, and waits for it: what such work still has to undo is done when Release
+// returns.
+func (r *Runner) Release() { r.parked.end() }
+
+// Wait waits, until ctx ends, for tools that did not return when their calls were cancelled.
 func (r *Runner) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		r.parked.end()
 		r.tools.Wait()
 		close(done)
 	}()

@@ -56,9 +56,11 @@ func (p *parked) end() {
 	all := p.all
 	p.all = nil
 	p.mu.Unlock()
+	var ending sync.WaitGroup
 	for _, b := range all {
-		b.end()
+		ending.Go(b.end)
 	}
+	ending.Wait()
 }
 
 // end stops the work, and waits for it.

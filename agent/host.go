@@ -32,7 +32,7 @@ type Host struct {
 	Nested func(ctx context.Context, r *Runner, s *State) (*State, error)
 
 	// Attended means that a person is asked in this process about what a parked run waits for. What its tools run beyond
-	// their calls, such as commands in the background, then continues until the run ends, or [Runner.Wait] is called.
+	// their calls, such as commands in the background, then continues until the run ends, or [Runner.Release] is called.
 	Attended bool
 	// Who is the user behind the Approver, with current rights. If zero, it is the user of the run.
 	Who       toolcrib.Principal

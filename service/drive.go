@@ -165,6 +165,7 @@ func (d *drive) carry(
 	if err == nil && state != nil {
 		state, err = d.resumeAnswered(ctx, runner, state)
 	}
+	runner.Release() // before another process can continue the run
 	if err == nil {
 		d.announceLeft(ctx, state)
 	}

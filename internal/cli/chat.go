@@ -125,9 +125,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 			return nil, err
 		}
 		if a.inTerminal && a.outTerminal && a.errTerminal && !f.json {
-			if _, err := c.reviews(ctx, false); err != nil {
-				return nil, err
-			}
+			c.reviews(ctx, false)
 		}
 	}
 	if c.agent, err = a.openHere(ctx, who, &c.start); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // reviews shows what the folders of the conversation bring that is not used yet, asks whether to trust it, and returns
 // how many folders were asked about. What the person declined before is asked about only if again is set.
-func (c *chat) reviews(ctx context.Context, again bool) (asked int, err error) {
+func (c *chat) reviews(ctx context.Context, again bool) (asked int) {
 	a := c.a
 	for _, folder := range a.service.Policy.Unreviewed(c.workspace) {
 		if !again && folder.Declined() {
@@ -21,20 +21,21 @@ func (c *chat) reviews(ctx context.Context, again bool) (asked int, err error) {
 		question := "Trust what this folder brings: " + strconv.Quote(folder.Dir) + "?"
 		switch a.agreesTo(question, folderHead(folder), folder.Files, render.Key{Name: render.KeyLater, Word: "later"}) {
 		case render.KeyYes:
-			if err = a.trust(ctx, folder, folder.Digest); err == nil {
-				a.notice("trusted, and used from the next message on")
+			if err := a.trust(ctx, folder, folder.Digest); err != nil {
+				a.complain(errorText(err))
+				continue
 			}
+			a.notice("trusted, and used from the next message on; a configuration when toolcrib is started again")
 		case render.KeyNo:
 			a.notice("not used; /trust asks again")
-			err = folder.Decline()
+			if err := folder.Decline(); err != nil {
+				a.notice("it is asked again at the next start: %v", err)
+			}
 		default:
 			a.notice("not used yet; /trust asks again")
 		}
-		if err != nil {
-			return asked, err
-		}
 	}
-	return asked, nil
+	return asked
 }
 
 // trust is the command /trust. A conversation on the screen is left for the review, and shown again afterwards.
@@ -52,11 +53,7 @@ func (c *chat) trust(ctx context.Context, _ string) error {
 
 // trusts reviews, and reports what came of it.
 func (c *chat) trusts(ctx context.Context) {
-	asked, err := c.reviews(ctx, true)
-	switch {
-	case err != nil:
-		c.a.complain(errorText(err))
-	case asked == 0:
+	if c.reviews(ctx, true) == 0 {
 		c.a.notice("this folder brings nothing that is not trusted")
 	}
 }

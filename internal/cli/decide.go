@@ -322,38 +322,43 @@ func (a *app) withWay(err error, v *service.Approval, word journal.CallDecision)
 // asking opens the terminal for the questions of a command that does not drive a run. A signal ends the
 // process once the terminal is restored.
 func (a *app) asking(ask func(ctx context.Context, answers *terminal.Input)) {
-	answers, err := terminal.Open(a.in, a.err)
-	if err != nil {
-		a.notice("the terminal: %v", err)
-		return // without a terminal there is no answer
-	}
-	ctx, stop := a.interruptible(context.Background(), "", io.Discard)
-	unhook := context.AfterFunc(ctx, answers.Cancel)
-	ask(ctx, answers)
-	cause := context.Cause(ctx)
-	unhook()
-	_ = answers.Close() // was only read
-	stop()
-	if cause != nil {
+	if cause := a.asked(ask); cause != nil {
 		fmt.Fprintln(a.err)
 		os.Exit(codeOf(cause))
 	}
 }
 
+// asked opens the terminal for questions. A signal ends them, and is returned as the cause.
+func (a *app) asked(ask func(ctx context.Context, answers *terminal.Input)) (cause error) {
+	answers, err := terminal.Open(a.in, a.err)
+	if err != nil {
+		a.notice("the terminal: %v", err)
+		return nil // without a terminal there is no answer
+	}
+	ctx, stop := a.interruptible(context.Background(), "", io.Discard)
+	unhook := context.AfterFunc(ctx, answers.Cancel)
+	ask(ctx, answers)
+	cause = context.Cause(ctx)
+	unhook()
+	_ = answers.Close() // was only read
+	stop()
+	return cause
+}
+
 // answer asks one question once no key has been typed for the duration calm, and returns the key that
-// answers it. No answer is no.
+// answers it, or "" if nobody answers.
 func (a *app) answer(
 	ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key,
 ) string {
 	answers.Settle(ctx, calm)
 	if ctx.Err() != nil {
-		return render.KeyNo
+		return ""
 	}
 	fmt.Fprint(a.err, a.style.Question(question+" "+tail)+" ")
 	line, err := answers.Line()
 	if err != nil {
 		fmt.Fprintln(a.err)
-		return render.KeyNo
+		return ""
 	}
 	return render.Pressed(keys, line)
 }

@@ -414,14 +414,13 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 }
 
 // agreesTo shows what would be trusted page by page and asks: first the changes, then, on request,
-// everything. It returns the key of the answer, yes only to content that was shown; more are further answers.
+// everything. It returns the key of the answer, yes only to content that was shown; more are further answers, for a
+// question in a conversation. The key is "" if nobody answers, or not everything was shown.
 func (a *app) agreesTo(question, head string, files []trust.File, more ...render.Key) (key string) {
-	key = render.KeyNo
-	a.asking(func(ctx context.Context, answers *terminal.Input) {
+	ask := func(ctx context.Context, answers *terminal.Input) {
 		for whole := false; ; whole = true {
 			text, cut := reviewText(a.style, head, files, whole)
-			if !a.pages(ctx, answers, text) {
-				key = render.KeyNo
+			if key = ""; !a.pages(ctx, answers, text) {
 				return
 			}
 			keys := append(render.YesKeys(cut), more...)
@@ -429,7 +428,12 @@ func (a *app) agreesTo(question, head string, files []trust.File, more ...render
 				return
 			}
 		}
-	})
+	}
+	if len(more) == 0 {
+		a.asking(ask)
+	} else if a.asked(ask) != nil {
+		return ""
+	}
 	return key
 }
 
@@ -447,7 +451,8 @@ func (a *app) pages(ctx context.Context, answers *terminal.Input, text string) b
 			return true
 		}
 		at := fmt.Sprintf("page %d of %d ·", page, of)
-		if a.answer(ctx, answers, at, "enter next page · n no?", 0, render.YesKeys(false)) == render.KeyNo {
+		switch a.answer(ctx, answers, at, "enter next page · n no?", 0, render.YesKeys(false)) {
+		case render.KeyNo, "":
 			return false
 		}
 	}

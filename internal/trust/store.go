@@ -159,6 +159,12 @@ func (s Store) Decline(dir, digest string) error {
 		return err
 	}
 	return Store{path: s.path, declined: true}.update(func(known entries) error {
+		for other := range known { // what is forgotten is asked about again
+			if len(known) < maxFolders {
+				break
+			}
+			delete(known, other)
+		}
 		known[root] = map[string]string{"": digest}
 		return nil
 	})

@@ -34,7 +34,7 @@ const (
 )
 
 // prepare creates a sandbox for the next command of a run, like that of a call. Each run has at most one, until it is
-// used or the run parks or ends.
+// used or the run is left or ends.
 func (s *shell) prepare(call toolcrib.Call, p *plan, shared *loopback) {
 	// Without Mounts, the protected paths must be known when the sandbox is created.
 	if r := s.report(); !p.writes() || !r.Helper || r.Bubblewrap == "" || !r.Mounts || call.Behind == nil {
