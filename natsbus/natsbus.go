@@ -206,6 +206,7 @@ func (b *Bus) connectOptions() ([]nats.Option, error) {
 		nats.ReconnectWait(repairEvery / 4), nats.ReconnectJitter(repairEvery, repairEvery), nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(2), nats.FlusherTimeout(pingEvery), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(b.explain(err)) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(b.explain(err)) }),
 		nats.ConnectHandler(func(*nats.Conn) { b.wake() }), nats.ReconnectHandler(func(*nats.Conn) { b.wake() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.refused(err) }),
 	}

@@ -20,7 +20,7 @@ const (
 	maxMemory = 256 << 20
 	maxFile   = 64 << 20
 	// ackWait is how long a run may be handed out without being removed, before it is handed out again.
-	ackWait = 2 * patience
+	ackWait = 2 * removeWait
 	// removeWait is how long its removal is waited for.
 	removeWait = time.Second
 	workers    = "workers"

@@ -65,7 +65,7 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 		return err
 	}
 	defer func() { _ = s.Env.Store.RequestCancel(context.WithoutCancel(ctx), rec.ID, "", "") }() // usually it has ended
-	for end := time.Now().Add(cancelWait); ; {
+	for asked, end := time.Now(), time.Now().Add(cancelWait); ; {
 		if err := worker.Pause(ctx, cancelLook); err != nil {
 			return err
 		}
@@ -80,6 +80,12 @@ func (s *Service) cancelThere(ctx context.Context, rec store.RunRecord, by *agen
 			return nil
 		}
 		if s.Drivers.Driven(ctx, rec.ID) {
+			if time.Since(asked) >= time.Second { // another process may have taken the lease, which ends the request
+				asked, err = time.Now(), s.Env.Store.RequestCancel(ctx, rec.ID, by.By, by.Token)
+			}
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		if leave, err := s.Drivers.Take(ctx, rec.ID, nil); err == nil {

@@ -345,20 +345,23 @@ func (a *app) asked(ask func(ctx context.Context, answers *terminal.Input)) (cau
 	return cause
 }
 
+// unanswered is the key of a question that nobody has answered.
+const unanswered = "unanswered"
+
 // answer asks one question once no key has been typed for the duration calm, and returns the key that
-// answers it, or "" if nobody answers.
+// answers it, or unanswered.
 func (a *app) answer(
 	ctx context.Context, answers *terminal.Input, question, tail string, calm time.Duration, keys []render.Key,
 ) string {
 	answers.Settle(ctx, calm)
 	if ctx.Err() != nil {
-		return ""
+		return unanswered
 	}
 	fmt.Fprint(a.err, a.style.Question(question+" "+tail)+" ")
 	line, err := answers.Line()
 	if err != nil {
 		fmt.Fprintln(a.err)
-		return ""
+		return unanswered
 	}
 	return render.Pressed(keys, line)
 }

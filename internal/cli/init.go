@@ -415,12 +415,12 @@ func reviewText(s render.Style, head string, files []trust.File, whole bool) (te
 
 // agreesTo shows what would be trusted page by page and asks: first the changes, then, on request,
 // everything. It returns the key of the answer, yes only to content that was shown; more are further answers, for a
-// question in a conversation. The key is "" if nobody answers, or not everything was shown.
+// question in a conversation. The key is unanswered if nobody answers, or not everything was shown.
 func (a *app) agreesTo(question, head string, files []trust.File, more ...render.Key) (key string) {
 	ask := func(ctx context.Context, answers *terminal.Input) {
 		for whole := false; ; whole = true {
 			text, cut := reviewText(a.style, head, files, whole)
-			if key = ""; !a.pages(ctx, answers, text) {
+			if key = unanswered; !a.pages(ctx, answers, text) {
 				return
 			}
 			keys := append(render.YesKeys(cut), more...)
@@ -432,7 +432,7 @@ func (a *app) agreesTo(question, head string, files []trust.File, more ...render
 	if len(more) == 0 {
 		a.asking(ask)
 	} else if a.asked(ask) != nil {
-		return ""
+		return unanswered
 	}
 	return key
 }
@@ -452,7 +452,7 @@ func (a *app) pages(ctx context.Context, answers *terminal.Input, text string) b
 		}
 		at := fmt.Sprintf("page %d of %d ·", page, of)
 		switch a.answer(ctx, answers, at, "enter next page · n no?", 0, render.YesKeys(false)) {
-		case render.KeyNo, "":
+		case render.KeyNo, unanswered:
 			return false
 		}
 	}

@@ -191,7 +191,10 @@ func (e *Env) open(ctx context.Context, how opening) error {
 			Keys: keys, ReadOnly: how.readOnly, AdoptBy: how.adoptBy, Owner: *e.Owner(),
 		})
 	}
-	if errors.Is(err, store.ErrKeys) {
+	switch {
+	case errors.Is(err, store.ErrKeys) && address != "":
+		err = fmt.Errorf("%w\nCopy the file from another server of this database", err)
+	case errors.Is(err, store.ErrKeys):
 		err = fmt.Errorf("%w\nTo accept it: toolcrib runs verify --adopt", err)
 	}
 	if err != nil {

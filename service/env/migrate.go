@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
@@ -62,15 +63,8 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 		return "", err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	leases, err := from.Leases(ctx, store.LeaseFilter{})
-	if err != nil {
+	if err := idle(ctx, from); err != nil {
 		return "", err
-	}
-	for i := range leases {
-		if !leases[i].Expired {
-			return "", toolcrib.Errorf(toolcrib.CodeConflict,
-				"process %d works on the data folder; end it first, so that nothing is left behind", leases[i].Owner.PID)
-		}
 	}
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{Keys: keys, From: from.Store, For: m.To})
 }
@@ -86,9 +80,24 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 		return "", err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
+	if err := idle(ctx, from); err != nil {
+		return "", err
+	}
 	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store})
 	if err != nil {
 		return "", err
 	}
 	return path, to.Close()
+}
+
+// idle returns an error if a process drives runs of a store, or is a server: it would write what is not copied.
+func idle(ctx context.Context, s store.Store) error {
+	leases, err := s.Leases(ctx, store.LeaseFilter{})
+	for i := 0; i < len(leases) && err == nil; i++ {
+		if !leases[i].Expired {
+			err = toolcrib.Errorf(toolcrib.CodeConflict, "process %d on %s works on these runs; end it first, so that "+
+				"nothing is left behind", leases[i].Owner.PID, guard.Visible(leases[i].Owner.Host))
+		}
+	}
+	return err
 }

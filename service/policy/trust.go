@@ -68,7 +68,11 @@ func LookAt(dir string) (*Folder, error) {
 // Unreviewed returns the folders with files that runs in a workspace would use if the user trusted them: the folder of
 // the project's configuration, and the root of the repository.
 func (p *Policy) Unreviewed(workspace string) (list []*Folder) {
-	dirs := []string{wholePath(p.env.Source.Folder)}
+	own := wholePath(p.env.Source.Folder)
+	if real, err := filepath.EvalSymlinks(own); err == nil { // as the root of a repository is
+		own = real
+	}
+	dirs := []string{own}
 	if found, err := project.Find(workspace); err == nil && found.Root != dirs[0] {
 		dirs = append(dirs, found.Root)
 	}

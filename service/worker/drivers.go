@@ -151,7 +151,7 @@ func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID) (l store.Le
 			err = store.ErrLeased
 		default:
 			if err = d.env.Store.Writable(ctx); err == nil {
-				err = Pause(ctx, l.Owner.Lease/renewals)
+				err = Pause(ctx, min(l.Owner.Lease, owner.Lease)/renewals)
 			}
 		}
 	}
@@ -275,11 +275,40 @@ func (d *Drivers) renew() {
 			return
 		}
 		if _, renew := d.pauses(); renew <= 0 {
-			d.renewLeases()
+			d.watched(d.renewLeases)
 			continue
 		}
-		asked, _ := d.env.Store.Leases(d.ctx, store.LeaseFilter{Cancel: true}) // as many as can be read
+		var asked []store.Lease
+		d.watched(func() { asked, _ = d.env.Store.Leases(d.ctx, store.LeaseFilter{Cancel: true}) }) // as many as can be read
 		d.cancel(asked)
+	}
+}
+
+// watched calls do, which asks the store. If a server of the database gives no answer for the time of a lease, the
+// work on all runs stops: other processes may reach it.
+func (d *Drivers) watched(do func()) {
+	if !d.env.Config.Database.IsEmpty() {
+		d.mu.Lock()
+		left := d.env.Lease - time.Since(d.kept)
+		d.mu.Unlock()
+		defer time.AfterFunc(max(left, 0), d.lose).Stop()
+	}
+	do()
+}
+
+// lose stops the work on all runs whose leases have not been renewed for as long as they last.
+func (d *Drivers) lose() {
+	d.mu.Lock()
+	var lost []*driven
+	for run, of := range d.runs {
+		if of.lease.Epoch != 0 && min(time.Since(d.kept), time.Since(of.at)) > d.env.Lease {
+			lost = append(lost, of)
+			delete(d.runs, run)
+		}
+	}
+	d.mu.Unlock()
+	for _, of := range lost {
+		d.stop(of, errLost)
 	}
 }
 
@@ -327,7 +356,7 @@ func (d *Drivers) renewLeases() {
 		}
 	}
 	for run, of := range had {
-		late := min(now.Sub(d.kept), now.Sub(of.at)) > d.env.Lease
+		late := min(time.Since(d.kept), time.Since(of.at)) > d.env.Lease
 		if d.runs[run] != of || of.lease.Epoch == 0 || err != nil && (held || !late) {
 			delete(had, run)
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -20,7 +21,8 @@ type conn struct {
 	texts *texts
 	later *pgx.Batch // nil if it is empty
 	row   []driver.Value
-	read  bool // whether a row was read
+	read  bool      // whether a row was read
+	until time.Time // when a query ends at the latest; zero if its context has a deadline
 }
 
 var _ sqlstore.Execer = (*conn)(nil)
@@ -147,6 +149,11 @@ func (c *conn) Each(ctx context.Context, query string, args []any, do func(scan 
 	list, err := values(args)
 	if err != nil {
 		return err
+	}
+	if !c.until.IsZero() {
+		within, cancel := context.WithDeadline(ctx, c.until)
+		defer cancel()
+		ctx = within
 	}
 	rows, end, err := c.send(ctx, c.texts.of(query, false), list)
 	if err != nil {

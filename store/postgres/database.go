@@ -35,7 +35,11 @@ const readTimeout = time.Minute
 func (d *database) Read(ctx context.Context, do func(sqlstore.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return d.with(ctx, func(c *conn) error { return do(c) })
+	until, _ := ctx.Deadline()
+	return d.with(ctx, func(c *conn) error {
+		c.until = until
+		return do(c)
+	})
 }
 
 // with calls do with a connection. If the connection turns out to be broken before a row was read, it tries

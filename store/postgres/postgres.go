@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
@@ -96,7 +97,8 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 func configure(address string, readOnly bool) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", err) // its text has no password
+		// The text of err may have a password.
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the address of the database cannot be read; it is like postgres://user@host/database")
 	}
 	c := config.ConnConfig
 	if c.ConnectTimeout == 0 {

@@ -34,6 +34,7 @@ type writer struct {
 	id      string // of its row in toolcrib.writers
 	content int64  // number of the last transaction; 0 if unknown
 	now     int64  // number of the current transaction
+	last    int64  // number of the last transaction of this writer in the database; 0 if it has none
 	version int    // version of the schema in the current transaction
 	durable bool
 	tx      context.Context // of the current transaction
@@ -89,14 +90,15 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 	wait := max(time.Until(deadline), time.Millisecond).Milliseconds()
 	results, err := w.PgConn().Exec(ctx, fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;
 		SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL synchronous_commit = %s;
-		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version`,
-		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), commit)).ReadAll()
+		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version,
+			coalesce((SELECT content FROM toolcrib.writers WHERE id = '%s'), 0)`,
+		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), commit, w.id)).ReadAll()
 	if err == nil {
 		rows := results[len(results)-1].Rows
 		if len(rows) == 0 {
 			err = &store.ChainError{What: "the row of toolcrib.state is gone"}
 		} else {
-			_, err = fmt.Sscan(string(rows[0][0])+" "+string(rows[0][1]), &w.now, &w.version)
+			_, err = fmt.Sscan(string(rows[0][0])+" "+string(rows[0][1])+" "+string(rows[0][2]), &w.now, &w.version, &w.last)
 		}
 	}
 	if err != nil {
@@ -107,9 +109,10 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// Check implements [sqlstore.Writer].
+// Check implements [sqlstore.Writer]. The number alone does not show that nothing has changed: a crash of the
+// server can set it back, and others can then have written as many transactions as were lost.
 func (w *writer) Check(context.Context) (changed bool, err error) {
-	return w.now != w.content+1, checkVersion(w.version, w.db.path)
+	return w.now != w.content+1 || w.last != w.content, checkVersion(w.version, w.db.path)
 }
 
 // within returns the context of the current transaction.

@@ -52,6 +52,9 @@ func (sn snapshot) copyTable(ctx context.Context, c Execer, table string) error 
 			return err
 		}
 		for _, v := range row {
+			if b, ok := v.([]byte); ok && b == nil { // an empty value, which is not NULL
+				v = []byte{}
+			}
 			args = append(args, v)
 			switch v := v.(type) {
 			case string:

@@ -205,7 +205,8 @@ func (w *writer) tend() {
 }
 
 // commit stores a group of the jobs in a queue in one transaction. If that fails, each job gets a
-// transaction of its own, so that a job that cannot be stored fails alone. It returns false if ctx has
+// transaction of its own, so that a job that cannot be stored fails alone; not if the database cannot be
+// reached, because the outcome may be unknown, and no job would fare better. It returns false if ctx has
 // ended while another process had the lock.
 func (w *writer) commit(ctx context.Context, barrier bool) bool {
 	if !w.waits(barrier) {
@@ -223,7 +224,7 @@ func (w *writer) commit(ctx context.Context, barrier bool) bool {
 		return true
 	}
 	errs, err := w.repeat(ctx, barrier, group)
-	if err == nil || len(group) < 2 {
+	if err == nil || len(group) < 2 || errors.Is(w.mapped(err), store.ErrUnreachable) {
 		w.deliver(group, errs, err)
 		return true
 	}

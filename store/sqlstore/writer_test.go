@@ -65,6 +65,24 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// If the database cannot be reached, the jobs of a group are not tried one by one: they may be stored.
+func TestGroup_Unreachable(t *testing.T) {
+	s, tried := openTest(t), 0
+	count := func(*sqlstore.Tx) error {
+		tried++
+		return nil
+	}
+	group := []*sqlstore.Job{
+		sqlstore.NewJob(false, count),
+		sqlstore.NewJob(false, func(*sqlstore.Tx) error { return &store.Error{Kind: store.ErrUnreachable} }),
+		sqlstore.NewJob(false, count),
+	}
+	wantOutcomes(t, s, group, []error{store.ErrUnreachable, store.ErrUnreachable, store.ErrUnreachable})
+	if tried != 1 {
+		t.Errorf("the other jobs were tried %d times, want 1", tried)
+	}
+}
+
 var errAny = errors.New("any error")
 
 // wantOutcomes submits a group whose jobs are gathered together, and compares what their callers learn.
