@@ -57,7 +57,10 @@ func TestQueue_OnceForAllServers(t *testing.T) {
 	put(t, a, "run_A", true)
 	put(t, b, "run_A", false)
 	taken(t, b, "run_A")
-	put(t, a, "run_A", true)
+	waittest.Until(t, "all nodes know that it was taken", func() bool {
+		again, err := a.Put(t.Context(), "run_A")
+		return again && err == nil
+	})
 	taken(t, a, "run_A")
 	if run := take(t, b, 300*time.Millisecond); run != "" {
 		t.Errorf("took %s, which was taken", run)

@@ -75,6 +75,9 @@ for (const step of input.steps) {
         break;
       case "prompt":
         seen.result = await connection.agent.request(agent.session.prompt, { sessionId: id, prompt: step.prompt });
+        // The client handles notifications apart from answers, so the last ones may come later.
+        for (const end = Date.now() + 5000; Date.now() < end && !seen.updates.some((u) => u.sessionUpdate === "agent_message_chunk"); )
+          await new Promise((r) => setTimeout(r, 5));
         break;
       case "cancel": { // while a question is open
         const asked = new Promise((r) => (onPermission = async () => { r(); await new Promise((r) => setTimeout(r, 50)); }));

@@ -617,8 +617,11 @@ func TestShare_Part(t *testing.T) {
 		part.set(2, 3)
 		time.Sleep(time.Minute - time.Second)
 		synctest.Wait()
-		if s.most != 2 || len(s.sent) != 3 {
-			t.Errorf("%d at a time, %d sent", s.most, len(s.sent))
+		s.mu.Lock() // the next one is sent soon
+		most, sent := s.most, len(s.sent)
+		s.mu.Unlock()
+		if most != 2 || sent != 3 {
+			t.Errorf("%d at a time, %d sent", most, sent)
 		}
 		none(t, done())
 	})
