@@ -10,39 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
-
-// people adds users, a group, tokens and remembered approvals.
-func people(t testing.TB, s *sqlite.Store) {
-	t.Helper()
-	a, ctx := s.Access(), t.Context()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(a.PutGroup(ctx, "readers", access.GroupEdit{Grants: &[]string{"read_file"}}, "root"))
-	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}}, "root"))
-	must(a.AddUser(ctx, access.NewUser{User: access.User{Name: "gone"}}, "root"))
-	must(a.RemoveUser(ctx, "gone", "root"))
-	for _, id := range []string{"tok_1", "tok_2"} {
-		must(a.AddToken(ctx, access.Issued{Claims: access.Claims{
-			Issuer: "root", Subject: "ann", Audience: "toolcrib", IssuedAt: 1, NotBefore: 1, Expires: 1 << 31, ID: id, Via: "cli", Scope: access.Scope{Tools: []string{"read_file"}},
-		}}, "root"))
-	}
-	must(a.RevokeToken(ctx, "tok_2", "root"))
-	for _, m := range []store.Remembered{remembered("tool"), remembered("session")} {
-		if _, _, err := s.Remember(ctx, m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(s.Forget(ctx, "ann", remembered("session").MakeID(), "ann"))
-}
 
 // remembered is an approval of any call of a tool for a user, or of one call for a session.
 func remembered(what string) store.Remembered {
