@@ -13,7 +13,7 @@ import (
 // errLetGo is the cause that stops the work that outlasts its calls.
 var errLetGo = errors.New("stopped with the run")
 
-// behind is what the tools of a run have beyond their calls: work in progress, and notices that are not written yet.
+// behind has the work of the tools of a run that outlasts their calls, and their notices that are not written yet.
 type behind struct {
 	ctx    context.Context // ends when the run is released
 	cancel context.CancelCauseFunc

@@ -345,7 +345,7 @@ func (a *app) asked(ask func(ctx context.Context, answers *terminal.Input)) (cau
 	return cause
 }
 
-// unanswered is the key of a question that nobody has answered.
+// unanswered is the key returned if there was no answer.
 const unanswered = "unanswered"
 
 // answer asks one question once no key has been typed for the duration calm, and returns the key that
