@@ -225,7 +225,8 @@ func (s *Server) URL(database string) *url.URL {
 
 // Main runs the tests of a package with a server in *use, which stays nil without PostgreSQL.
 func Main(m *testing.M, use **Server) int {
-	server, err := Start(context.Background(), "shared_buffers=64MB", "max_connections=200")
+	// What is not durable stays out of the log for long, so that a crash loses it.
+	server, err := Start(context.Background(), "shared_buffers=64MB", "max_connections=200", "wal_writer_delay=10s")
 	switch {
 	case errors.Is(err, ErrMissing):
 		return m.Run()

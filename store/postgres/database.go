@@ -153,7 +153,12 @@ func (d *database) SetDamage(ctx context.Context, lines []string) error {
 func (d *database) change(ctx context.Context, do func(pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return mapped(d.path, pgx.BeginFunc(ctx, d.pool, do))
+	return mapped(d.path, pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT "+durable); err != nil {
+			return err
+		}
+		return do(tx)
+	}))
 }
 
 // made and functions match what the schema makes.

@@ -21,7 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
-// A primary that crashes is replaced by its synchronous standby: nothing that must survive is lost.
+// A primary that crashes is replaced by its synchronous standby: nothing is lost.
 func TestFailover(t *testing.T) {
 	empty(t) // skips the test without PostgreSQL
 	primary, err := postgrestest.Start(t.Context())
@@ -60,7 +60,7 @@ func TestFailover(t *testing.T) {
 	for i := range stores {
 		stores[i] = openAt(t, at.String(), postgres.Options{Keys: keys})
 	}
-	disturbed(t, stores, true, func(n int) {
+	disturbed(t, stores, func(n int) {
 		if n != 5 {
 			return
 		}
@@ -135,7 +135,7 @@ func TestBouncer(t *testing.T) {
 		stores[i] = openAt(t, at.String(), postgres.Options{Keys: keys})
 	}
 	storetest.Fill(t, stores[0])
-	disturbed(t, stores, false, func(int) {})
+	disturbed(t, stores, func(int) {})
 }
 
 // What pg_dump writes is a backup: restored into another database, it is whole, with the same key file.

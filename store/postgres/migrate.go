@@ -58,7 +58,7 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 		return path, mapped(path, err)
 	}
 	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrateLock); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1), "+durable, migrateLock); err != nil {
 			return err
 		}
 		if err := create(ctx, tx, path, o); err != nil {

@@ -2,12 +2,10 @@
 // statements of store/sqlstore.
 //
 // All tables are in the schema toolcrib, which [Migrate] creates; a store that is open needs no rights to
-// change it. Write transactions of all servers follow one another, by the lock of one row. An append with
-// a barrier event, or with the first one of a run, is committed with synchronous_commit=on, any other one
-// with off: it survives the death of this process immediately, and that of the server from the next
-// barrier on. PgBouncer may be in
-// between, also in transaction mode: before version 1.21, with default_query_exec_mode=exec in the
-// address.
+// change it. Write transactions of all servers follow one another, by the lock of one row. Each is committed
+// with synchronous_commit=on, or remote_apply if that is the setting of the role: clients see an event as
+// soon as it is stored, so a crash of the server must not lose it. PgBouncer may be in between, also in
+// transaction mode: before version 1.21, with default_query_exec_mode=exec in the address.
 //
 // It wraps github.com/jackc/pgx.
 package postgres
@@ -126,7 +124,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 	d.busy = o.BusyTimeout // opening does not wait
 	made := sqlstore.Options{
 		Database: d, KeysPath: o.Keys, Path: d.path, Now: o.Now, Owner: o.Owner, Retry: o.BusyTimeout,
-		CheckShare: checkShare, DurableStart: true,
+		CheckShare: checkShare,
 	}
 	if made.Keys, err = store.LoadKeys(o.Keys); err != nil && !o.ReadOnly {
 		return nil, err

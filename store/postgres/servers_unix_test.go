@@ -59,7 +59,7 @@ func checkNumbered(t *testing.T, s store.Store, run toolcrib.RunID, n int) {
 
 // disturbed appends to 8 runs on two servers while disturb is called, about once in 40 appends.
 // Nothing may be lost or doubled, and no append may fail.
-func disturbed(t *testing.T, stores [2]*postgres.Store, barrier bool, disturb func(n int)) {
+func disturbed(t *testing.T, stores [2]*postgres.Store, disturb func(n int)) {
 	t.Helper()
 	const runs, each = 8, 125
 	events := make(chan struct{}, runs*each)
@@ -68,7 +68,7 @@ func disturbed(t *testing.T, stores [2]*postgres.Store, barrier bool, disturb fu
 		all.Go(func() {
 			run := toolcrib.RunID(fmt.Sprint("run_", i))
 			for n := range each {
-				if err := stores[i%2].Append(t.Context(), run, toolcrib.Seq(n), numbered(n, barrier)...); err != nil {
+				if err := stores[i%2].Append(t.Context(), run, toolcrib.Seq(n), numbered(n, false)...); err != nil {
 					t.Errorf("%s, event %d: %v", run, n, err)
 					break
 				}
@@ -104,18 +104,17 @@ func TestServers_ConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context()) //nolint:errcheck // every statement was answered
-	disturbed(t, stores, false, func(int) {
+	disturbed(t, stores, func(int) {
 		if _, err := c.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A server of PostgreSQL that is stopped, or that crashes, and is started again changes nothing that must
-// survive.
+// A server of PostgreSQL that is stopped, or that crashes, and is started again changes nothing.
 func TestServers_Restart(t *testing.T) {
 	_, stores := two(t)
-	disturbed(t, stores, true, func(n int) {
+	disturbed(t, stores, func(n int) {
 		if n%8 != 0 {
 			return
 		}
@@ -125,18 +124,16 @@ func TestServers_Restart(t *testing.T) {
 	})
 }
 
-// A run that has begun is there after a crash of PostgreSQL: a client has its ID.
-func TestServers_RunsThatHaveBegun(t *testing.T) {
-	_, stores := two(t)
+// Every event that was stored is there after a crash of PostgreSQL, whatever the setting of the role: clients may have it.
+func TestServers_Durable(t *testing.T) {
+	name, stores := two(t)
+	admin(t, name, "ALTER DATABASE "+name+" SET synchronous_commit = off")
 	for n := range 5 {
-		run := toolcrib.RunID(fmt.Sprint("run_", n))
-		err := stores[n%2].Append(t.Context(), run, 0, numbered(0, false)...)
+		err := stores[n%2].Append(t.Context(), "run_a", toolcrib.Seq(n), numbered(n, false)...)
 		if err = errors.Join(err, server.Down("immediate"), server.Up(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stores[0].Run(t.Context(), run); err != nil {
-			t.Error(err)
-		}
+		checkNumbered(t, stores[0], "run_a", n+1)
 	}
 }
 

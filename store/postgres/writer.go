@@ -31,12 +31,11 @@ const (
 type writer struct {
 	*conn
 	db      *database
-	id      string // of its row in toolcrib.writers
-	content int64  // number of the last transaction; 0 if unknown
-	now     int64  // number of the current transaction
-	last    int64  // number of the last transaction of this writer in the database; 0 if it has none
-	version int    // version of the schema in the current transaction
-	durable bool
+	id      string          // of its row in toolcrib.writers
+	content int64           // number of the last transaction; 0 if unknown
+	now     int64           // number of the current transaction
+	last    int64           // number of the last transaction of this writer in the database; 0 if it has none
+	version int             // version of the schema in the current transaction
 	tx      context.Context // of the current transaction
 	end     context.CancelFunc
 }
@@ -64,10 +63,10 @@ func (w *writer) connect(ctx context.Context) error {
 	return err
 }
 
-// Begin implements [sqlstore.Writer]. It waits for a server that cannot be reached as long as for the
-// lock.
-func (w *writer) Begin(ctx context.Context, durable bool) error {
-	w.durable, w.later = durable, nil
+// Begin implements [sqlstore.Writer]. Every transaction is durable. It waits for a server that cannot be
+// reached as long as for the lock.
+func (w *writer) Begin(ctx context.Context, _ bool) error {
+	w.later = nil
 	for wait := newWait(w.db.busy); ; {
 		err := w.begin(ctx, wait.until)
 		if err == nil || !broken(err) || !wait.again(ctx) {
@@ -76,6 +75,11 @@ func (w *writer) Begin(ctx context.Context, durable bool) error {
 	}
 }
 
+// durable makes the current transaction survive a crash of the server. The setting of the role may only be
+// stronger.
+const durable = `set_config('synchronous_commit',
+	CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)`
+
 // begin begins a transaction in one round trip.
 func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(time.Second)) // the server's timeout comes first
@@ -83,16 +87,12 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
-	commit := "off"
-	if w.durable {
-		commit = "on"
-	}
 	wait := max(time.Until(deadline), time.Millisecond).Milliseconds()
-	results, err := w.PgConn().Exec(ctx, fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;
-		SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL synchronous_commit = %s;
+	results, err := w.PgConn().Exec(ctx, fmt.Sprintf(`BEGIN; SELECT set_config('lock_timeout', '%d', true), set_config('statement_timeout', '%d', true),
+			set_config('idle_in_transaction_session_timeout', '%d', true), `+durable+`;
 		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version,
 			coalesce((SELECT content FROM toolcrib.writers WHERE id = '%s'), 0)`,
-		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), commit, w.id)).ReadAll()
+		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), w.id)).ReadAll()
 	if err == nil {
 		rows := results[len(results)-1].Rows
 		if len(rows) == 0 {
@@ -168,7 +168,7 @@ func (w *writer) Commit(ctx context.Context) error {
 // lookUp returns nil if a transaction was committed, and otherwise the error with which it ended. The
 // new transaction in which it looks begins when the old one has ended.
 func (w *writer) lookUp(ctx context.Context, number int64, lost error) error {
-	if err := w.Begin(ctx, w.durable); err != nil {
+	if err := w.Begin(ctx, true); err != nil {
 		return &unknownError{errors.Join(lost, err)}
 	}
 	var last int64

@@ -30,7 +30,6 @@ func (s *Store) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.S
 		return err
 	}
 	if after == 0 && len(rows) > 0 {
-		job.barrier = job.barrier || s.durable
 		if err := s.checkNew(ctx); err != nil {
 			return err
 		}

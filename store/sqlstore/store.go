@@ -4,8 +4,8 @@
 // each of them once.
 //
 // A store has one connection for writing, which combines simultaneous appends of many runs into one
-// transaction. An append with a barrier event is durable when it returns, any other one with the next
-// barrier.
+// transaction. An append with a barrier event is durable when it returns; any other one with the next
+// barrier at the latest.
 package sqlstore
 
 import (
@@ -33,9 +33,6 @@ type Options struct {
 	// record, in the background after the first time. If 0, they are compared whenever another writer has
 	// changed the database.
 	CheckShare int
-	// DurableStart commits the first event of a run like a barrier: its ID is given to clients, and a server of the
-	// database can lose what is not durable although this process lives.
-	DurableStart bool
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -47,7 +44,6 @@ type Store struct {
 	keys     *store.Keys
 	db       Database
 	writer   *writer
-	durable  bool // Options.DurableStart
 
 	buffers    sync.Pool // contains *bytes.Buffer, for encoding appends
 	overrides  cache[store.Override]
@@ -61,7 +57,7 @@ type Store struct {
 // New returns a store in a database that has the tables of its schema.
 func New(o Options) *Store {
 	s := &Store{
-		path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database, durable: o.DurableStart,
+		path: o.Path, keysPath: o.KeysPath, now: o.Now, owner: o.Owner, keys: o.Keys, db: o.Database,
 	}
 	if o.Writer != nil {
 		s.writer = newWriter(o)
