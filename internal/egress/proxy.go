@@ -36,6 +36,8 @@ type Proxy struct {
 	Guard  *Guard
 	Budget *Budget
 	Call   toolcrib.Call
+	// OnReceived, if not nil, is called with each host and its port, before the first data from it is passed on.
+	OnReceived func(host string)
 
 	meter  *Meter
 	active sync.WaitGroup // requests
@@ -277,6 +279,9 @@ func (m *metered) Read(b []byte) (int, error) {
 	_ = m.SetDeadline(time.Now().Add(quietTime))
 	n, err := m.proxy.meter.Reader(m.Conn).Read(b)
 	m.proxy.mu.Lock()
+	if m.record.Received == 0 && n > 0 && m.proxy.OnReceived != nil {
+		m.proxy.OnReceived(m.record.Host)
+	}
 	m.record.Received += int64(n)
 	m.proxy.mu.Unlock()
 	return n, err

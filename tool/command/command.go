@@ -127,7 +127,7 @@ const maxTail = 8 << 10
 // result returns the output of a program.
 func result(e shell.Ended) (toolcrib.Output, error) {
 	if e.ExitCode == 0 && e.Warning == "" {
-		return toolcrib.Output{Text: e.Stdout, Cut: e.Cut}, nil
+		return toolcrib.Output{Text: e.Stdout, Cut: e.Cut, Untrusted: e.Source != "", Source: e.Source}, nil
 	}
 	text := fmt.Sprintf("exit status %d", e.ExitCode)
 	switch {
@@ -138,5 +138,7 @@ func result(e shell.Ended) (toolcrib.Output, error) {
 	case e.Warning != "":
 		text += ". " + e.Warning
 	}
-	return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "%s", text+e.Tail(maxTail))
+	failed := toolcrib.Failf(toolcrib.ExecutionFailed, "%s", text+e.Tail(maxTail))
+	failed.Untrusted = e.Source
+	return toolcrib.Output{}, failed
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/tool/internal/wire"
 )
 
@@ -41,7 +40,7 @@ type background struct {
 type process struct {
 	id    string
 	line  string
-	proxy *egress.Proxy // or nil
+	of    *plan
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 
@@ -178,7 +177,7 @@ func (g *background) find(run toolcrib.RunID, id string) *process {
 // start starts a plan in the background, and closes the plan when the command ends.
 func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most time.Duration) (toolcrib.Output, error) {
 	stopped, stop := context.WithCancelCause(context.Background())
-	b := &process{id: "proc_" + call.ID, line: p.Command, proxy: p.proxy, stop: stop, ended: make(chan struct{})}
+	b := &process{id: "proc_" + call.ID, line: p.Command, of: p, stop: stop, ended: make(chan struct{})}
 	work := func(lasting context.Context) {
 		defer s.background.forget(call.Run, b)
 		defer p.w.Close()
@@ -202,8 +201,8 @@ func (s *shell) start(ctx context.Context, call toolcrib.Call, p *plan, most tim
 	}
 	b.wait(ctx, time.Second) // report a command that fails at once
 	out, err := b.current().out()
-	if b.proxy != nil { // what it receives later may reach the run by a file
-		out.Untrusted, out.Source = true, cmp.Or(sources(b.proxy), Name)
+	if from := p.sources(); p.proxy != nil || from != "" { // what its proxy receives later may reach the run by a file
+		out.Untrusted, out.Source = true, cmp.Or(from, Name)
 	}
 	return out, err
 }
@@ -298,7 +297,8 @@ func (c *companion) do(ctx context.Context, call toolcrib.Call, in asked) (toolc
 			most = 5 * time.Second
 		}
 		b.wait(ctx, most)
-		view, from = b.current(), sources(b.proxy)
+		view = b.current()
+		from = b.of.sources() // after what they are the sources of
 	}
 	out, err := view.out()
 	if call.Tainted || from != "" {

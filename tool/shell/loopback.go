@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
@@ -16,11 +17,15 @@ type Loopbacks struct{ all sync.Map } // from run and user to *loopback
 // removes them when no process is in them or has them open.
 type loopback struct {
 	remove func() // removes it from Loopbacks
-	kept   sync.Once
 
 	mu    sync.Mutex // locked while a job makes the namespaces
 	files []*os.File // the user and the network namespace, or nil
 	ended bool
+
+	received struct {
+		sync.Mutex
+		hosts []string
+	}
 }
 
 // sharesLoopback reports whether a call has a loopback interface together with others of its run.
@@ -28,24 +33,45 @@ func (s *shell) sharesLoopback(call toolcrib.Call, p *plan) bool {
 	return s.report().Joins && s.proxies() && p.writes() && !s.options.open && call.Behind != nil
 }
 
-// loopback returns the loopback interface that a call shares with others of its run, or nil.
+// loopback returns the loopback interface that a call shares with others of its run, or nil. It is kept until the run
+// parks or ends.
 func (s *shell) loopback(call toolcrib.Call, p *plan) *loopback {
 	if !s.sharesLoopback(call, p) {
 		return nil
 	}
 	all, key, made := &s.options.Loopbacks.all, string(call.Run)+"\x00"+call.Principal.User, new(loopback)
 	made.remove = func() { all.CompareAndDelete(key, made) }
-	found, _ := all.LoadOrStore(key, made)
+	found, loaded := all.LoadOrStore(key, made)
+	if !loaded && !call.Behind(func(running context.Context) { context.AfterFunc(running, made.end) }) {
+		made.end()
+	}
 	return found.(*loopback)
 }
 
-// keep keeps the loopback interface until ctx ends.
-func (l *loopback) keep(ctx context.Context) {
-	if ctx.Err() != nil {
-		l.end()
-	} else {
-		l.kept.Do(func() { context.AfterFunc(ctx, l.end) })
+// maxReceived bounds the hosts of a run that are remembered.
+const maxReceived = 100
+
+// receive records that a program has received data from a host. From then on any program on the interface may have it,
+// by that program, by its proxy, or by a server that keeps it.
+func (l *loopback) receive(host string) {
+	if l == nil {
+		return
 	}
+	l.received.Lock()
+	defer l.received.Unlock()
+	if at, found := slices.BinarySearch(l.received.hosts, host); !found && len(l.received.hosts) < maxReceived {
+		l.received.hosts = slices.Insert(l.received.hosts, at, host)
+	}
+}
+
+// sources returns the hosts that programs on the interface have received data from.
+func (l *loopback) sources() string {
+	if l == nil {
+		return ""
+	}
+	l.received.Lock()
+	defer l.received.Unlock()
+	return shorten(l.received.hosts)
 }
 
 // end closes the namespaces. Programs that are in them stay there.

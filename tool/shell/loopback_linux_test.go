@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/tool/command"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -70,6 +73,15 @@ func (r *drivenRun) behind(work func(context.Context)) bool {
 // try makes a call with a line and further arguments as JSON.
 func (r *drivenRun) try(t testing.TB, line, more string) (got output, err error) {
 	t.Helper()
+	out, err := r.result(t, line, more)
+	if err == nil {
+		err = json.Unmarshal(out.JSON, &got)
+	}
+	return got, err
+}
+
+func (r *drivenRun) result(t testing.TB, line, more string) (toolcrib.Output, error) {
+	t.Helper()
 	text, err := json.Marshal(line)
 	if err != nil {
 		t.Fatal(err)
@@ -78,11 +90,7 @@ func (r *drivenRun) try(t testing.TB, line, more string) (got output, err error)
 	call.ID = fmt.Sprintf("call_%d", r.calls.Add(1))
 	call.Arguments = json.RawMessage(fmt.Sprintf(`{"command": %s%s}`, text, more))
 	call.Behind = r.behind
-	out, err := r.made.Call(t.Context(), call)
-	if err == nil {
-		err = json.Unmarshal(out.JSON, &got)
-	}
-	return got, err
+	return r.made.Call(t.Context(), call)
 }
 
 func (r *drivenRun) do(t testing.TB, line, more string) output {
@@ -397,6 +405,83 @@ func TestC12_LoopbackOfPrograms(t *testing.T) {
 		if _, err := plan.Run(t.Context(), call); err == nil || (err.Error() == lines) != same {
 			t.Errorf("network %t: %v, lines are in %s", network, err, lines)
 		}
+	}
+}
+
+// What a command receives over the loopback interface of its run from one that has a network is untrusted, with the hosts
+// as its source, also when that one has ended: another may have kept it.
+func TestX11_LoopbackPassesData(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from outside") }))
+	defer server.Close()
+	host := "asked.test" + port(server)
+	network := shell.Network{Ask: true, AllowPrivate: true}
+	shell.Resolve(&network, localNames(t))
+	options := shell.Options{
+		Mode: shell.ModeAsk, Report: joining(t), Network: network, Loopbacks: new(shell.Loopbacks),
+		Unconfined: func(toolcrib.Principal) bool { return true },
+	}
+	made, dir := tool(t, options), folder(t)
+	run := drive(t, made, dir, "run_1", "ann")
+	untrusted := func(what string, out toolcrib.Output, err error) {
+		t.Helper()
+		if err != nil || !out.Untrusted || out.Source != host || !strings.Contains(out.Text+string(out.JSON), "from outside") {
+			t.Errorf("%s: %t from %q: %s %v", what, out.Untrusted, out.Source, out.Text+string(out.JSON), err)
+		}
+	}
+	if out, err := run.result(t, "echo before", ""); err != nil || out.Untrusted {
+		t.Fatalf("%+v %v", out, err)
+	}
+	relay := strings.Replace(fetchLine("http://"+host+"/"), "print <$s>; ", `my $got = join "", <$s>;
+my $l = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1:8123") or die; while (1) { my $c = $l->accept or next; print $c $got; close $c }`, 1)
+	run.do(t, relay, asServer+`, "network": ["`+host+`"]`)
+	out, err := run.result(t, askLine, asWrite)
+	untrusted("a command", out, err)
+	if out, err = run.result(t, askLine, asServer); err != nil || out.Source != host {
+		t.Errorf("one in the background: %+v %v", out, err)
+	}
+	call := run.call
+	call.Name, call.Arguments = shell.ReadOutputName, json.RawMessage(fmt.Sprintf(`{"id": "proc_call_%d", "wait": 30}`, run.calls.Load()))
+	out, err = shell.Companions(made)[0].Call(t.Context(), call)
+	untrusted("its output", out, err)
+	var late *toolcrib.ToolError
+	if _, err := run.result(t, askLine+"; sleep 60", asWrite+`, "timeout": 3`); !errors.As(err, &late) || late.Untrusted != host {
+		t.Errorf("one that was ended: %+v %v", late, err)
+	}
+	programs, err := shell.NewPrograms(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call = run.call
+	call.Behind = run.behind
+	for i, perl := range []string{strings.Split(askLine, "'")[1], "exit 1"} {
+		program, err := command.New(programs, command.Options{
+			Name: "ask", Program: shell.Program{Path: "/usr/bin/perl"}, Command: []string{"perl", "-MIO::Socket::INET", "-e", perl},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := program.Call(t.Context(), call)
+		if i == 0 {
+			untrusted("a program", out, err)
+		} else if failed := (*toolcrib.ToolError)(nil); !errors.As(err, &failed) || failed.Untrusted != host {
+			t.Errorf("a program that fails: %+v", err)
+		}
+	}
+	if out, err := run.result(t, "cat /dev/null", ""); err != nil || out.Untrusted {
+		t.Errorf("a line that only reads: %+v %v", out, err)
+	}
+	other := drive(t, made, dir, "run_2", "ann")
+	if out, err := other.result(t, "perl -e 1", asWrite); err != nil || out.Untrusted {
+		t.Errorf("another run: %+v %v", out, err)
+	}
+	call = run.call
+	call.Name, call.Arguments = shell.StopProcessName, json.RawMessage(`{"id": "proc_call_2"}`)
+	if _, err := shell.Companions(made)[1].Call(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run.result(t, "perl -e 1", asWrite); err != nil || out.Source != host {
+		t.Errorf("after that: %+v %v", out, err)
 	}
 }
 

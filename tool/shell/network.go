@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -140,7 +141,9 @@ func (s *shell) proxy(call toolcrib.Call, p *plan) *egress.Proxy {
 	if !p.writes() || !s.options.Network.on() || !s.proxies() {
 		return nil
 	}
-	return &egress.Proxy{Guard: s.options.Network.guard(p.reach), Budget: &s.options.Network.Budget, Call: call}
+	return &egress.Proxy{
+		Guard: s.options.Network.guard(p.reach), Budget: &s.options.Network.Budget, Call: call, OnReceived: p.shared.receive,
+	}
 }
 
 const noNetwork = "No network."
@@ -244,16 +247,16 @@ func shorten(names []string) string {
 	return text
 }
 
-// sources returns the hosts that a command has received data from.
-func sources(p *egress.Proxy) string {
-	if p == nil {
-		return ""
-	}
-	var all []string
-	for _, one := range p.Records() {
-		if one.Received > 0 {
-			all = append(all, one.Host)
+// sources returns the hosts that the output of a command may have data from: those that its own proxy has received data
+// from, or else those of all commands that share its loopback interface.
+func (p *plan) sources() string {
+	var own []string
+	if p.proxy != nil {
+		for _, one := range p.proxy.Records() {
+			if one.Received > 0 {
+				own = append(own, one.Host)
+			}
 		}
 	}
-	return shorten(all)
+	return cmp.Or(shorten(own), p.shared.sources())
 }

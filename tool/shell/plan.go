@@ -29,7 +29,8 @@ type plan struct {
 	w       *workspace
 	gap     string        // what the sandbox cannot prevent, or ""
 	reach   []string      // hosts that the call names, in canonical form
-	proxy   *egress.Proxy // proxy of the call that runs, or nil
+	shared  *loopback     // that the call that runs shares with others, or nil
+	proxy   *egress.Proxy // of the call that runs, or nil
 
 	notStrict string   // why the strict sandbox cannot be used although the line asks for it, or ""
 	special   []string // files to be masked in it

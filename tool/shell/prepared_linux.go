@@ -35,13 +35,13 @@ const (
 
 // prepare creates a sandbox for the next command of a run, like that of a call. Each run has at most one, until it is
 // used or the run is left or ends.
-func (s *shell) prepare(call toolcrib.Call, p *plan, shared *loopback) {
+func (s *shell) prepare(call toolcrib.Call, p *plan) {
 	// Without Mounts, the protected paths must be known when the sandbox is created.
 	if r := s.report(); !p.writes() || !r.Helper || r.Bubblewrap == "" || !r.Mounts || call.Behind == nil {
 		return
 	}
 	user, dir, of := call.Principal.User, p.w.Dir, &preparedSandbox{taken: make(chan struct{}), ready: make(chan struct{})}
-	create := func() *launcher { return s.newPrepared(user, dir, shared) }
+	create := func() *launcher { return s.newPrepared(user, dir, p.shared) }
 	if !s.prepared.add(call.Run, of) {
 		return
 	}
@@ -142,7 +142,7 @@ func (s *preparedSandboxes) remove(run toolcrib.RunID, of *preparedSandbox) bool
 
 // fits reports whether the prepared sandbox is the same as a new one for this plan.
 func (l *launcher) fits(user string, p *plan) bool {
-	if l.options = p.set; l.gone() || l.user != user || l.Dir != p.w.Dir {
+	if l.options = p.set; l.gone() || l.shared != p.shared || l.user != user || l.Dir != p.w.Dir {
 		return false
 	}
 	left, err := os.ReadDir(l.scratch)

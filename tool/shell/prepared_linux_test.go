@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -200,13 +201,10 @@ func TestSpare_EndsWithTheRun(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	made := tool(t, shell.Options{Mode: shell.ModeAny, Report: withSpares(t)})
 	running, park := context.WithCancel(t.Context())
-	left := make(chan struct{}, 8)
+	var works sync.WaitGroup
 	call := callOf(t, dir, "true", 20)
 	call.Behind = func(work func(context.Context)) bool {
-		go func() {
-			work(running)
-			left <- struct{}{}
-		}()
+		works.Go(func() { work(running) })
 		return true
 	}
 	if _, err := runIn(t.Context(), t, made, call); err != nil {
@@ -220,8 +218,7 @@ func TestSpare_EndsWithTheRun(t *testing.T) {
 		t.Errorf("another run: %v", err)
 	}
 	park()
-	<-left
-	<-left
+	works.Wait()
 	if shell.Waits(made) || there(waits) {
 		t.Error("the sandbox is still there")
 	}

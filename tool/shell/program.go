@@ -57,7 +57,8 @@ type Ended struct {
 	Signal         string // name of that signal, or ""
 	Warning        string // what else happened, or ""
 	Stdout, Stderr string
-	Cut            bool // whether some of Stdout is left out
+	Cut            bool   // whether some of Stdout is left out
+	Source         string // of untrusted data in the outputs, or ""
 }
 
 // Tail returns the last lines of the outputs, for an error about a program.
@@ -179,6 +180,7 @@ func (s *shell) doProgram(ctx context.Context, call toolcrib.Call, judged *progr
 		return Ended{}, err
 	}
 	defer open.w.Close()
+	open.shared = s.loopback(call, open)
 	now := *judged
 	if now.plan = open; now.SHA256 == "" { // else the file is compared while it is copied
 		if path, err := s.place(now.Program, open.w); err != nil || path != now.path {
@@ -194,13 +196,13 @@ func (s *shell) doProgram(ctx context.Context, call toolcrib.Call, judged *progr
 	if (err != nil || res.stopped) && ctx.Err() != nil {
 		var late *toolcrib.ToolError
 		if err == nil && errors.As(context.Cause(ctx), &late) && late.Kind == toolcrib.ToolTimeout {
-			return Ended{}, timedOut(late.Message, &res.result, call.MaxBytes, "")
+			return Ended{}, timedOut(late.Message, &res.result, call.MaxBytes, open.sources())
 		}
 		return Ended{}, ctx.Err()
 	}
 	return Ended{
 		ExitCode: res.ExitCode, Signal: res.Signal, Warning: res.Warning, Stdout: res.Stdout, Stderr: res.Stderr,
-		Cut: res.StdoutTruncated,
+		Cut: res.StdoutTruncated, Source: open.sources(),
 	}, err
 }
 

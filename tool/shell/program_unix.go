@@ -20,7 +20,7 @@ func (s *shell) runProgram(ctx context.Context, call toolcrib.Call, p *programPl
 		return ran{}, err
 	}
 	defer l.clear(call.Behind)
-	l.special, l.shared = p.special, s.loopback(call, p.plan)
+	l.special, l.shared = p.special, p.shared
 	l.Steps, l.bounds = steps(p.Steps), s.bounds(p.Sandbox())
 	l.output, l.active, l.work = output, func() {}, s.work
 	command := &l.Steps[0].Commands[0]

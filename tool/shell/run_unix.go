@@ -94,12 +94,12 @@ func (s *shell) run(ctx context.Context, call toolcrib.Call, p *plan, output fun
 		if l, err = s.launcher(user, p.w.Dir, p.set, p.Sandbox()); err != nil {
 			return ran{}, err
 		}
-		l.special, l.shared = p.special, s.loopback(call, p)
+		l.special, l.shared = p.special, p.shared
 		if len(p.hidden) > 0 {
 			l.lower = "" // caches may have the content of hidden files
 		}
 	}
-	defer s.prepare(call, p, l.shared)
+	defer s.prepare(call, p)
 	defer l.clear(call.Behind)
 	l.proxy = p.proxy
 	l.Steps, l.bounds, l.git = steps(p.Steps), s.bounds(p.Sandbox()), p.UsesGit
@@ -185,7 +185,7 @@ func (l *launcher) anyProgram() bool { return l.sandbox != line.WritesNothing }
 func (l *launcher) clear(behind func(func(context.Context)) bool) {
 	closeAll(l.null, l.out, l.err, l.stdout, l.stderr)
 	l.handOver(nil)
-	work := func(running context.Context) {
+	work := func() {
 		if l.copy != nil {
 			l.copy.end()
 		}
@@ -193,14 +193,9 @@ func (l *launcher) clear(behind func(func(context.Context)) bool) {
 		for _, f := range slices.Backward(l.after) {
 			f()
 		}
-		if l.shared != nil && behind != nil {
-			l.shared.keep(running)
-		}
 	}
-	if behind == nil || !behind(work) {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		work(ended)
+	if behind == nil || !behind(func(context.Context) { work() }) {
+		work()
 	}
 }
 

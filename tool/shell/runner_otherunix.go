@@ -26,7 +26,7 @@ func (*sandboxed) end() {}
 
 func (*shell) takePrepared(toolcrib.RunID) *launcher { return nil }
 
-func (*shell) prepare(toolcrib.Call, *plan, *loopback) {}
+func (*shell) prepare(toolcrib.Call, *plan) {}
 
 func (l *launcher) temporary() string { return l.scratch }
 

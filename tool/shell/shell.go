@@ -422,6 +422,7 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	if err != nil {
 		return toolcrib.Output{}, err
 	}
+	p.shared = s.loopback(call, p)
 	p.proxy = s.proxy(call, p)
 	timeout := p.timeout
 	if p.Background {
@@ -454,11 +455,11 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	case (err != nil || res.stopped) && ctx.Err() != nil:
 		var late *toolcrib.ToolError // limits.tool_timeout
 		if err == nil && errors.As(context.Cause(ctx), &late) && late.Kind == toolcrib.ToolTimeout {
-			return toolcrib.Output{}, timedOut(late.Message, &res.result, call.MaxBytes, sources(p.proxy))
+			return toolcrib.Output{}, timedOut(late.Message, &res.result, call.MaxBytes, p.sources())
 		}
 		return toolcrib.Output{}, ctx.Err()
 	case res.stopped && errors.Is(context.Cause(timed), errTimeout):
-		return toolcrib.Output{}, timedOut(work.text(), &res.result, call.MaxBytes, sources(p.proxy))
+		return toolcrib.Output{}, timedOut(work.text(), &res.result, call.MaxBytes, p.sources())
 	case err != nil:
 		return toolcrib.Output{}, err
 	}
@@ -466,7 +467,7 @@ func (s *shell) do(ctx context.Context, call toolcrib.Call, judged *plan) (toolc
 	out, err := wire.Output(res.result)
 	out.Long = []string{"stdout", "stderr"}
 	out.Cut = res.StdoutTruncated || res.StderrTruncated
-	if from := sources(p.proxy); from != "" {
+	if from := p.sources(); from != "" {
 		out.Untrusted, out.Source = true, from
 	}
 	return out, err
