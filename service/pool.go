@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -106,8 +105,7 @@ func (f followers) Answer(ctx context.Context, q Question) (a Answer, ok bool, e
 // Start starts a run as [Service.Start] does, and returns when it has begun. If a run has begun with the same key,
 // Start returns the drive of that run.
 func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest) (*worker.Drive, error) {
-	name := cmp.Or(r.Agent, config.DefaultAgent)
-	return p.begin(ctx, who, name, r.Once, r.Subscription, func(ctx context.Context, f Front) (*agent.State, error) {
+	return p.begin(ctx, r.Once, r.Subscription, func(ctx context.Context, f Front) (*agent.State, error) {
 		return p.s.Current().start(ctx, who, r, f)
 	})
 }
@@ -115,24 +113,20 @@ func (p *Pool) Start(ctx context.Context, who toolcrib.Principal, r StartRequest
 // Fork starts a run as [Service.Fork] does, and returns when it has begun. If a run has begun with the same key, Fork
 // returns the drive of that run.
 func (p *Pool) Fork(ctx context.Context, who toolcrib.Principal, q ForkRequest) (*worker.Drive, error) {
-	rec, err := p.s.Env.Find(ctx, who, q.Run)
-	if err != nil {
-		return nil, err
-	}
-	return p.begin(ctx, who, rec.Agent, q.Once, q.Subscription, func(ctx context.Context, f Front) (*agent.State, error) {
+	return p.begin(ctx, q.Once, q.Subscription, func(ctx context.Context, f Front) (*agent.State, error) {
 		return p.s.Current().fork(ctx, who, q, f)
 	})
 }
 
 // begin has a worker start a run, unless a run has begun with the same key.
 func (p *Pool) begin(
-	ctx context.Context, who toolcrib.Principal, agentName, once string, sub *worker.Subscription,
+	ctx context.Context, once string, sub *worker.Subscription,
 	start func(context.Context, Front) (*agent.State, error),
 ) (*worker.Drive, error) {
 	if run, err := p.s.Begun(ctx, once); run != "" || err != nil {
 		return p.Drive(run), err
 	}
-	d, err := p.Begin(who.User, agentName, once, sub, func(ctx context.Context, w *worker.Work) (*agent.State, error) {
+	d, err := p.Begin(once, sub, func(ctx context.Context, w *worker.Work) (*agent.State, error) {
 		return start(ctx, workFront(w, p.log))
 	})
 	var other *store.OnceError
@@ -162,7 +156,7 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	if d := p.Drive(top.ID); q.Once != "" && d.Once() == q.Once {
 		return d, nil
 	}
-	d, full := p.Reserve(top.User, top.Agent, top.ID, q.Once) // no other request of this process resumes the run now
+	d, full := p.Reserve(top.ID, q.Once) // no other request of this process resumes the run now
 	if known, err := p.s.resumedBefore(ctx, named.ID, q.Once); known || err != nil {
 		d.Release(err)
 		return p.Drive(top.ID), err
@@ -188,7 +182,7 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 		return Run{}, err
 	}
 	for end := time.Now().Add(cancelWait); ; {
-		held, err := p.Hold(top.User, top.Agent, top.ID)
+		held, err := p.Hold(top.ID)
 		if err != nil {
 			return Run{}, err
 		}

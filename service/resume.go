@@ -419,7 +419,7 @@ func (s *Service) takeUp(ctx context.Context, rec store.RunRecord, stop func(err
 		}
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is not resumed here: %s", rec.ID, why)
 	}
-	if leave, err = s.Drivers.Take(ctx, rec.ID, stop); errors.Is(err, store.ErrLeased) {
+	if leave, err = s.Drivers.Drive(ctx, rec.ID, stop); errors.Is(err, store.ErrLeased) {
 		by := cmp.Or(s.Drivers.Processes(ctx, rec.ID)[rec.ID], "another process") // which may have released it since
 		err = toolcrib.Errorf(toolcrib.CodeConflict,
 			"run %s is active: %s is running it; `toolcrib runs events %s --follow` shows it, `toolcrib runs cancel %s` ends it",

@@ -96,7 +96,7 @@ func (v *Serving) place(run toolcrib.RunID) (leave func(), err error) {
 	if v.pool == nil {
 		return func() {}, nil
 	}
-	d, err := v.pool.Reserve(v.p.Who.User, v.p.Agent.Name, run, "")
+	d, err := v.pool.Reserve(run, "")
 	return func() { d.Release(nil) }, err
 }
 

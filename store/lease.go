@@ -19,8 +19,15 @@ import (
 // for Owner.Lease. The last event of a run ends its lease.
 type Leases interface {
 	// TakeLease takes the lease of a run for a duration, in one statement. If another owner has it, it
-	// returns that lease and [ErrLeased]. A lease that the owner has already gets a new epoch.
-	TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration) (Lease, error)
+	// returns that lease and [ErrLeased]. A lease that the owner has already gets a new epoch. If bounded
+	// is set, the bounds of SetBounds apply.
+	TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration, bounded bool) (Lease, error)
+	// SetBounds sets the bounds of the leases that this store takes from now on: of those of new runs,
+	// and of those that TakeLease takes with bounded set.
+	SetBounds(of LeaseBounds)
+	// Active returns the number of leases that count for bounds, of runs with this driver, by the user and
+	// the agent of their runs.
+	Active(ctx context.Context, driver string) (map[Active]int, error)
 	// RenewLeases renews all leases of the owner, each for the duration for which it was taken, and
 	// returns them.
 	RenewLeases(ctx context.Context) ([]Lease, error)
@@ -38,6 +45,19 @@ type Leases interface {
 	// checked against their seals.
 	Undriven(ctx context.Context, driver string, limit int) ([]toolcrib.RunID, error)
 }
+
+// LeaseBounds returns the bounds for the leases of a user and of an agent. They count the leases of all
+// processes whose time has not passed, of runs with the same driver and without a parent, exactly.
+type LeaseBounds func(user, agent string) (ofUser, ofAgent LeaseBound)
+
+// LeaseBound is a bound for leases.
+type LeaseBound struct {
+	Most int   // 0 means no bound
+	Err  error // returned if a lease would exceed the bound; nothing is written then
+}
+
+// Active is what a bound counts leases by.
+type Active struct{ User, Agent string }
 
 // Owner is a process that takes leases.
 type Owner struct {

@@ -12,12 +12,12 @@ import (
 
 // Drive is one run in a pool until it ends or parks.
 type Drive struct {
-	pool        *Pool
-	user, agent string
-	run         toolcrib.RunID
-	once        string        // key of the request, or ""
-	begun       chan struct{} // closed when a worker has begun
-	done        chan struct{} // closed when the drive is over; nil if the run is only watched
+	pool  *Pool
+	run   toolcrib.RunID
+	once  string        // key of the request, or ""
+	leave func()        // ends the claim to the run that [Pool.Reserve] has made
+	begun chan struct{} // closed when a worker has begun
+	done  chan struct{} // closed when the drive is over; nil if the run is only watched
 
 	// Set when done is closed.
 	err    error
@@ -94,6 +94,7 @@ func (d *Drive) Release(err error) {
 	if d == nil {
 		return
 	}
+	d.leave()
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
 	d.pool.drop(d, err)

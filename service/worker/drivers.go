@@ -86,11 +86,22 @@ func (d *Drivers) Begin(run toolcrib.RunID, stop func(error)) (leave func()) {
 // [agent.CancelError] if another process asks to cancel the run, and with another error if the lease is lost. It may be
 // nil.
 func (d *Drivers) Take(ctx context.Context, run toolcrib.RunID, stop func(error)) (leave func(), err error) {
+	return d.take(ctx, run, stop, false)
+}
+
+// Drive is Take within the bounds of the store.
+func (d *Drivers) Drive(ctx context.Context, run toolcrib.RunID, stop func(error)) (leave func(), err error) {
+	return d.take(ctx, run, stop, true)
+}
+
+func (d *Drivers) take(
+	ctx context.Context, run toolcrib.RunID, stop func(error), bounded bool,
+) (leave func(), err error) {
 	of, c, first := d.claim(run, stop)
 	leave = func() { d.leave(run, of, c) }
 	if first {
 		var lease store.Lease
-		lease, of.err = d.takeLease(context.WithoutCancel(ctx), run)
+		lease, of.err = d.takeLease(context.WithoutCancel(ctx), run, bounded)
 		if of.err == nil {
 			d.mu.Lock()
 			of.lease = lease
@@ -136,7 +147,7 @@ func (d *Drivers) claim(run toolcrib.RunID, stop func(error)) (of *driven, c *cl
 
 // takeLease takes a lease. It ends those of a process that has died. The owner of one whose time has passed may have
 // been unable to write, like all other processes, so it gets a moment in which the store can be written.
-func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID) (l store.Lease, err error) {
+func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID, bounded bool) (l store.Lease, err error) {
 	owner, lasts := d.env.Owner(), d.env.Owner().Lease
 	if run == ServerRun {
 		lasts = max(lasts, serverLease)
@@ -158,7 +169,7 @@ func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID) (l store.Le
 	if err != nil {
 		return l, err
 	}
-	return d.env.Store.TakeLease(ctx, run, lasts)
+	return d.env.Store.TakeLease(ctx, run, lasts, bounded)
 }
 
 // leave ends a claim. With the last one any process may continue the run.

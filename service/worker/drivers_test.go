@@ -205,7 +205,7 @@ func TestDrivers_OfTheDead(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer theirs.Close()
-			if _, err := theirs.TakeLease(t.Context(), run, time.Hour); err != nil {
+			if _, err := theirs.TakeLease(t.Context(), run, time.Hour, false); err != nil {
 				t.Fatal(err)
 			}
 			if by := ours.Drivers.Processes(t.Context(), run)[run]; by != test.by {
@@ -237,7 +237,7 @@ func TestPool_OfTheDead(t *testing.T) {
 	owner.ID = rand.Text()
 	theirs, err := sqlite.Open(t.Context(), h.s.Env.Store.Path(), sqlite.Options{Owner: owner})
 	if err == nil {
-		_, err = theirs.TakeLease(t.Context(), d.ID(), time.Hour)
+		_, err = theirs.TakeLease(t.Context(), d.ID(), time.Hour, false)
 	}
 	if err = cmp.Or(err, theirs.Close()); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestPool_OfTheDead(t *testing.T) {
 func TestDrivers_Passed(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := processOn(t, dir, time.Hour), processOn(t, dir, time.Hour)
-	if _, err := theirs.Env.Store.TakeLease(t.Context(), "run_A", 6*time.Second); err != nil {
+	if _, err := theirs.Env.Store.TakeLease(t.Context(), "run_A", 6*time.Second, false); err != nil {
 		t.Fatal(err)
 	}
 	passed := &hasPassed{Store: ours.Env.Store, renew: theirs.Env.Store}

@@ -12,7 +12,9 @@ import (
 func (p *Pool) Put(run toolcrib.RunID) { p.put(run) }
 
 // QueueDue queues the runs whose time has come at now.
-func (p *Pool) QueueDue(ctx context.Context, now time.Time) error { return p.queueDue(ctx, now) }
+func (p *Pool) QueueDue(ctx context.Context, now time.Time) error {
+	return p.queueDue(ctx, now, p.fits())
+}
 
 // HasWorker reports whether a worker has a run.
 func (p *Pool) HasWorker(run toolcrib.RunID) bool {

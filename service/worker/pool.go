@@ -22,7 +22,7 @@ const (
 	beginWait = time.Second
 	// settleWait is how long the queue may take to answer.
 	settleWait = 5 * time.Second
-	// maxKnown bounds the failures and the waiting runs that a pool keeps. The sweep finds the others in the store.
+	// maxKnown bounds the failures that a pool keeps, and the runs that a sweep looks at.
 	maxKnown = 10_000
 )
 
@@ -40,14 +40,15 @@ type Pool struct {
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
 	slots   chan struct{} // one for each busy worker
+	room    chan struct{} // has room for one; signals that a run may continue that has waited for a bound
 
 	mu       sync.Mutex
 	drives   map[*Drive]bool           // the active drives
 	runs     map[toolcrib.RunID]*Drive // the same drives, once their runs have IDs
-	waiting  map[toolcrib.RunID]waiting
 	follow   map[toolcrib.RunID]map[*Subscription]bool
 	lastSeqs map[toolcrib.RunID]knownSeq // of runs that are followed here and not driven here
 	failed   map[toolcrib.RunID]failure
+	waits    bool                        // a run that could continue waits for a bound
 	heard    map[toolcrib.RunID]numbered // of runs that are followed here and driven by another server
 }
 
@@ -81,22 +82,17 @@ type failure struct {
 	pause time.Duration
 }
 
-// waiting is a run that could continue, but its user or agent has reached a bound.
-type waiting struct {
-	user, agent string
-	since       time.Time
-}
-
 // New returns a pool. It looks for runs that can continue until Close is called.
 func New(o Options) *Pool {
 	p := &Pool{
 		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, bus: o.Bus, log: o.Log,
-		slots: make(chan struct{}, maxDrives), drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{},
-		waiting: map[toolcrib.RunID]waiting{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
+		slots: make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
+		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
 		heard: map[toolcrib.RunID]numbered{},
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
+	p.env.Store.SetBounds(p.bounds)
 	if p.bus != nil {
 		p.listen()
 	}
@@ -132,12 +128,12 @@ func (p *Pool) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// Begin has a worker start a run, within the bounds, and returns when the run is in the journal. The run is not queued:
-// it is started and taken up in one append. s may be nil.
+// Begin has a worker start a run, and returns when the run is in the journal. The run is not queued: it is started and
+// taken up in one append, which is refused over a bound. s may be nil.
 func (p *Pool) Begin(
-	user, agentName, once string, s *Subscription, start func(context.Context, *Work) (*agent.State, error),
+	once string, s *Subscription, start func(context.Context, *Work) (*agent.State, error),
 ) (*Drive, error) {
-	d, err := p.Reserve(user, agentName, "", once)
+	d, err := p.Reserve("", once)
 	if err != nil {
 		return nil, err
 	}
@@ -172,34 +168,45 @@ func (p *Pool) now(carry func()) {
 	})
 }
 
-// Reserve returns a drive that counts as active, if the bounds allow it. run is "" if the run has no ID yet, and once
-// is the key of the request. No worker takes the run until [Drive.Queue] or [Drive.Release] is called.
-func (p *Pool) Reserve(user, agentName string, run toolcrib.RunID, once string) (*Drive, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() != nil {
-		return nil, p.closing("")
+// Reserve returns a drive that counts as active, if the bounds allow it. run is "" if the run has no ID yet: then the
+// bounds of its user and agent apply to its first event. once is the key of the request. No worker takes the run until
+// [Drive.Continue] or [Drive.Release] is called.
+func (p *Pool) Reserve(run toolcrib.RunID, once string) (*Drive, error) {
+	d, err := p.reserve(run, once)
+	if err != nil || run == "" {
+		return d, err
 	}
-	if p.runs[run] != nil {
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
-	}
-	bound := p.reached(user, agentName)
-	if bound == "" && len(p.drives) >= maxDrives {
-		bound = "the server has reached its limit of active runs"
-	}
-	if bound != "" {
-		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s; try again later", bound)
-		err.RetryAfter = time.Second
+	// If another process drives the run, what is to be done with it finds out.
+	leave, err := p.drivers.Drive(p.ctx, run, nil)
+	switch {
+	case err == nil:
+		d.leave = leave
+	case !errors.Is(err, store.ErrLeased):
+		d.Release(err)
 		return nil, err
 	}
-	d := p.newDrive(user, agentName, run)
+	return d, nil
+}
+
+func (p *Pool) reserve(run toolcrib.RunID, once string) (*Drive, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ctx.Err() != nil:
+		return nil, p.closing("")
+	case p.runs[run] != nil:
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
+	case len(p.drives) >= maxDrives:
+		return nil, reached("the server has reached its limit of active runs")
+	}
+	d := p.newDrive(run)
 	d.held, d.once = true, once
 	return d, nil
 }
 
 // Hold keeps workers from a run until [Drive.Release] is called, without regard to the bounds. The drive is nil if a
 // worker has the run.
-func (p *Pool) Hold(user, agentName string, run toolcrib.RunID) (*Drive, error) {
+func (p *Pool) Hold(run toolcrib.RunID) (*Drive, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
@@ -208,7 +215,7 @@ func (p *Pool) Hold(user, agentName string, run toolcrib.RunID) (*Drive, error) 
 	d := p.runs[run]
 	switch {
 	case d == nil:
-		d = p.newDrive(user, agentName, run)
+		d = p.newDrive(run)
 	case d.taken():
 		return nil, nil
 	}
@@ -288,24 +295,26 @@ func (p *Pool) Active() int {
 	return len(p.drives)
 }
 
-// reached returns the bound that a user or an agent has reached, or "". The pool is locked.
-func (p *Pool) reached(user, agentName string) string {
-	c, ofUser, ofAgent := p.runner.Config(), 0, 0
-	for d := range p.drives {
-		if d.user == user {
-			ofUser++
-		}
-		if d.agent == agentName {
-			ofAgent++
-		}
+// bounds implements [store.LeaseBounds].
+func (p *Pool) bounds(_, agentName string) (ofUser, ofAgent store.LeaseBound) {
+	c := p.runner.Config()
+	ofUser = store.LeaseBound{
+		Most: c.Server.MaxRunsPerUser, Err: reached("you have reached server.max_runs_per_user active runs"),
 	}
-	switch bound := c.Agents[agentName].MaxConcurrent; {
-	case c.Server.MaxRunsPerUser > 0 && ofUser >= c.Server.MaxRunsPerUser:
-		return "you have reached server.max_runs_per_user active runs"
-	case bound > 0 && ofAgent >= bound:
-		return "agent " + agentName + " has reached its max_concurrent active runs"
+	ofAgent = store.LeaseBound{
+		Most: c.Agents[agentName].MaxConcurrent,
+		Err:  reached("agent " + agentName + " has reached its max_concurrent active runs"),
 	}
-	return ""
+	return ofUser, ofAgent
+}
+
+// errBound is the cause of an error for a bound that was reached.
+var errBound = errors.New("a bound for active runs was reached")
+
+func reached(bound string) error {
+	return &toolcrib.Error{
+		Code: toolcrib.CodeCapacityExceeded, Message: bound + "; try again later", RetryAfter: time.Second, Err: errBound,
+	}
 }
 
 // closing returns the error for a run that is left because the server ends.
@@ -320,10 +329,9 @@ func (p *Pool) closing(run toolcrib.RunID) error {
 }
 
 // newDrive returns a drive that counts as active. The pool is locked.
-func (p *Pool) newDrive(user, agentName string, run toolcrib.RunID) *Drive {
+func (p *Pool) newDrive(run toolcrib.RunID) *Drive {
 	d := &Drive{
-		pool: p, user: user, agent: agentName, run: run, begun: make(chan struct{}), done: make(chan struct{}),
-		began: time.Now(),
+		pool: p, run: run, leave: func() {}, begun: make(chan struct{}), done: make(chan struct{}), began: time.Now(),
 	}
 	if p.drives[d] = true; run != "" {
 		p.runs[run] = d
@@ -331,7 +339,7 @@ func (p *Pool) newDrive(user, agentName string, run toolcrib.RunID) *Drive {
 	return d
 }
 
-// drop ends a drive and queues the run that waits for its place. The pool is locked.
+// drop ends a drive. A run that waits for its place may continue. The pool is locked.
 func (p *Pool) drop(d *Drive, err error) {
 	if !p.drives[d] {
 		return
@@ -345,31 +353,13 @@ func (p *Pool) drop(d *Drive, err error) {
 	if p.ctx.Err() != nil {
 		return
 	}
-	next := p.nextWaiting(d)
-	if d.again {
-		next = append(next, d.run)
-	}
-	if len(next) > 0 {
-		p.running.Go(func() {
-			for _, run := range next {
-				p.put(run)
-			}
-		})
-	}
-}
-
-// nextWaiting removes and returns the run that has waited longest for the place of a drive. The pool is locked.
-func (p *Pool) nextWaiting(d *Drive) (next []toolcrib.RunID) {
-	var first waiting
-	for run, w := range p.waiting {
-		if w.user != d.user && w.agent != d.agent || next != nil && !w.since.Before(first.since) ||
-			p.reached(w.user, w.agent) != "" {
-			continue
+	if p.waits {
+		select {
+		case p.room <- struct{}{}:
+		default:
 		}
-		first, next = w, []toolcrib.RunID{run}
 	}
-	if next != nil {
-		delete(p.waiting, next[0])
+	if d.again {
+		p.running.Go(func() { p.put(d.run) })
 	}
-	return next
 }

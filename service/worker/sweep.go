@@ -32,16 +32,62 @@ func (p *Pool) sweep() {
 				unmark = leave
 			}
 		}
-		err := p.queueInterrupted(p.ctx)
+		fit := p.fits()
+		err := p.queueInterrupted(p.ctx, fit)
 		if err == nil {
-			err = p.queueDue(p.ctx, start)
+			err = p.queueDue(p.ctx, start, fit)
 		}
 		if err != nil && p.ctx.Err() == nil {
 			p.log.Warn("cannot list runs that can continue", "error", err)
 		}
-		if Pause(p.ctx, untilSweep(time.Since(start))) != nil {
+		took := time.Since(start)
+		least := min(sweepPart*took, sweepMost)
+		if Pause(p.ctx, least) != nil {
 			return
 		}
+		select {
+		case <-p.room:
+		case <-time.After(untilSweep(took) - least):
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// fits reports whether the bounds have room for one more run, and takes the room.
+type fits func(ctx context.Context, rec *store.RunRecord) bool
+
+// fits returns the room that the bounds have now.
+func (p *Pool) fits() fits {
+	p.mu.Lock()
+	p.waits = false
+	p.mu.Unlock()
+	var users, agents map[string]int
+	return func(ctx context.Context, rec *store.RunRecord) bool {
+		ofUser, ofAgent := p.bounds(rec.User, rec.Agent)
+		if ofUser.Most == 0 && ofAgent.Most == 0 {
+			return true
+		}
+		if users == nil {
+			all, err := p.env.Store.Active(ctx, p.env.Driver)
+			if err != nil {
+				return false // the next sweep looks again
+			}
+			users, agents = map[string]int{}, map[string]int{}
+			for of, n := range all {
+				users[of.User] += n
+				agents[of.Agent] += n
+			}
+		}
+		if ofUser.Most > 0 && users[rec.User] >= ofUser.Most || ofAgent.Most > 0 && agents[rec.Agent] >= ofAgent.Most {
+			p.mu.Lock()
+			p.waits = true
+			p.mu.Unlock()
+			return false
+		}
+		users[rec.User]++
+		agents[rec.Agent]++
+		return true
 	}
 }
 
@@ -52,7 +98,7 @@ func untilSweep(took time.Duration) time.Duration {
 }
 
 // queueInterrupted queues the runs of these drivers that no process has and that wait for nothing.
-func (p *Pool) queueInterrupted(ctx context.Context) error {
+func (p *Pool) queueInterrupted(ctx context.Context, fit fits) error {
 	if err := p.drivers.endDead(ctx); err != nil {
 		return err
 	}
@@ -68,27 +114,24 @@ func (p *Pool) queueInterrupted(ctx context.Context) error {
 		if err != nil || rec.Driver != p.env.Driver || rec.Status.Ended() || rec.ID != run && p.skips(rec.ID) {
 			continue // runs verify reports a run that cannot be read
 		}
-		if rec.ID == run || !p.drivers.Driven(ctx, rec.ID) {
+		if (rec.ID == run || !p.drivers.Driven(ctx, rec.ID)) && fit(ctx, &rec) {
 			p.put(rec.ID)
 		}
 	}
 	return err
 }
 
-// skips reports whether a run that no process has is not queued now: it has a worker here, is to be resumed later, or
-// waits for its place.
+// skips reports whether a run that no process has is not queued now: it has a worker here, or is to be resumed later.
 func (p *Pool) skips(run toolcrib.RunID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.runs[run]
-	w, waits := p.waiting[run]
-	return d != nil && d.taken() || time.Now().Before(p.failed[run].next) ||
-		waits && p.reached(w.user, w.agent) != "" // its place may have become free in another process
+	return d != nil && d.taken() || time.Now().Before(p.failed[run].next)
 }
 
 // queueDue queues runs whose time has come: their provider is to be asked again, their approval has expired, or the run
 // below them that they wait for was cancelled.
-func (p *Pool) queueDue(ctx context.Context, now time.Time) error {
+func (p *Pool) queueDue(ctx context.Context, now time.Time, fit fits) error {
 	filters := []store.Filter{{Retry: now}, {Freed: true}}
 	if after := p.runner.Config().Approvals.Expire.Std(); after > 0 {
 		waiting := []toolcrib.Status{toolcrib.StatusWaitingForApproval}
@@ -107,7 +150,8 @@ func (p *Pool) queueDue(ctx context.Context, now time.Time) error {
 			p.mu.Lock()
 			later := now.Before(p.failed[top.ID].next)
 			p.mu.Unlock()
-			if !later && rec.Pending != nil && (f.Freed || rec.Pending.Kind != string(journal.ApprovalInDoubt)) {
+			if !later && rec.Pending != nil && (f.Freed || rec.Pending.Kind != string(journal.ApprovalInDoubt)) &&
+				fit(ctx, &top) {
 				p.wake(top)
 			}
 		}

@@ -169,6 +169,7 @@ func (p *Pool) carry(run toolcrib.RunID) {
 	}
 	p.send(d.run, journal.Frame{Seq: w.after}) // first read the events that were written while the run had no worker
 	state, err := p.runner.Resume(w.ctx, who, d.run, d.approve, w)
+	d.leave()
 	p.over(w, state, err)
 }
 
@@ -182,8 +183,12 @@ func (p *Pool) carryNew(w *Work, start func(context.Context, *Work) (*agent.Stat
 		return
 	}
 	w.cancel(nil)
-	if p.ctx.Err() != nil {
+	var refused *toolcrib.Error
+	switch {
+	case p.ctx.Err() != nil:
 		err = p.closing("")
+	case errors.Is(err, errBound) && errors.As(err, &refused):
+		err = refused // without the ID of a run that there is not
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,20 +224,14 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		d.again = true // its worker may have read the journal before it was woken
 		return nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.env.Driver:
-		delete(p.waiting, run)
 		if d != nil {
+			p.running.Go(d.leave)
 			p.drop(d, nil)
 		}
 		return nil, who
-	case d == nil && p.reached(rec.User, rec.Agent) != "":
-		if _, waits := p.waiting[run]; !waits && len(p.waiting) < maxKnown {
-			p.waiting[run] = waiting{rec.User, rec.Agent, time.Now()}
-		}
-		return nil, who
 	case d == nil:
-		d = p.newDrive(rec.User, rec.Agent, run)
+		d = p.newDrive(run)
 	}
-	delete(p.waiting, run)
 	w = p.newWork(d)
 	w.after = rec.LastSeq
 	if d.work = w; d.cause != nil {
@@ -241,8 +240,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 	return w, toolcrib.Principal{User: rec.User, Actor: rec.Actor}
 }
 
-// over ends the work on a run. A worker that has lost its lease reports no outcome: what waits for the run here then
-// watches the store.
+// over ends the work on a run. A worker that has lost its lease, or got none because a bound was reached, reports no
+// outcome: what waits for the run here then watches the store.
 func (p *Pool) over(w *Work, state *agent.State, err error) {
 	d := w.drive
 	lost := errors.Is(err, errLost) || errors.Is(context.Cause(w.ctx), errLost)
@@ -252,6 +251,8 @@ func (p *Pool) over(w *Work, state *agent.State, err error) {
 	case lost:
 		err = errLost
 		p.log.Warn("left a run that another process continues", "run", d.run)
+	case errors.Is(err, errBound):
+		err, p.waits = errLost, true
 	case err == nil:
 		d.state = state
 		delete(p.failed, d.run)

@@ -158,11 +158,12 @@ func (t *tx) append(run toolcrib.RunID, after toolcrib.Seq, rows []row) error {
 	if h.Record.LastSeq != after || len(rows) == 0 {
 		return t.fence(run, after)
 	}
-	if err := t.checkSession(run, rows[0].event); err != nil {
-		return err
-	}
-	if err := t.checkOnce(run, rows[0].event); err != nil {
-		return err
+	if after == 0 {
+		for _, check := range []func(toolcrib.RunID, toolcrib.Event) error{t.checkOnce, t.checkNewBounds, t.checkSession} {
+			if err := check(run, rows[0].event); err != nil {
+				return err
+			}
+		}
 	}
 	about, day := claimNothing, store.Day(0)
 	if t.w.reserves {

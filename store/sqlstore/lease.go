@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -58,8 +59,15 @@ func (s *Store) leaseWrite(ctx context.Context, do func(*tx) error) error {
 
 // TakeLease implements [store.Leases]. The epoch is the time, so that it differs from those of leases that
 // have ended.
-func (s *Store) TakeLease(ctx context.Context, run toolcrib.RunID, lasts time.Duration) (l store.Lease, err error) {
+func (s *Store) TakeLease(
+	ctx context.Context, run toolcrib.RunID, lasts time.Duration, bounded bool,
+) (l store.Lease, err error) {
 	err = s.leaseWrite(ctx, func(t *tx) (err error) {
+		if bounded {
+			if err := t.checkBoundsOf(run); err != nil {
+				return err
+			}
+		}
 		l = store.Lease{Run: run, Owner: s.owner}
 		l.Owner.Lease = lasts
 		args := leaseArgs(run, &s.owner, time.Now().UnixMicro(), lasts)
@@ -163,6 +171,75 @@ func (s *Store) Undriven(ctx context.Context, driver string, limit int) (runs []
 			return err
 		})
 	return runs, err
+}
+
+// SetBounds implements [store.Leases].
+func (s *Store) SetBounds(of store.LeaseBounds) {
+	if s.writer != nil {
+		s.writer.bounds.Store(&of)
+	}
+}
+
+// active are the leases that bounds count. The few leases come first.
+const active = " FROM leases CROSS JOIN runs ON id = run_id WHERE expires > " + Clock + " AND parent_id = '' AND driver = ?"
+
+// Active implements [store.Leases].
+func (s *Store) Active(ctx context.Context, driver string) (map[store.Active]int, error) {
+	all := map[store.Active]int{}
+	count := "SELECT user, agent, count(*)" + active + " GROUP BY user, agent"
+	err := short{s}.Each(ctx, count, []any{driver}, func(scan Scan) error {
+		var of store.Active
+		var n int
+		err := scan(&of.User, &of.Agent, &n)
+		all[of] = n
+		return err
+	})
+	return all, err
+}
+
+// checkBoundsOf rejects the lease of a run that would exceed a bound.
+func (t *tx) checkBoundsOf(run toolcrib.RunID) error {
+	rec := store.RunRecord{ID: run}
+	err := t.row("SELECT user, agent, driver, parent_id FROM runs WHERE id = ?", []any{string(run)}, &rec.User, &rec.Agent,
+		&rec.Driver, &rec.Parent)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return cmp.Or(err, t.checkBounds(&rec))
+}
+
+// checkNewBounds rejects a new run whose lease would exceed a bound.
+func (t *tx) checkNewBounds(run toolcrib.RunID, first toolcrib.Event) error {
+	if t.w.owner.ID == "" || t.w.bounds.Load() == nil {
+		return nil
+	}
+	rec := store.RunRecord{ID: run}
+	store.Project(&rec, first)
+	return t.checkBounds(&rec)
+}
+
+func (t *tx) checkBounds(rec *store.RunRecord) error {
+	of := t.w.bounds.Load()
+	if of == nil || rec.Parent != "" {
+		return nil
+	}
+	ofUser, ofAgent := (*of)(rec.User, rec.Agent)
+	for _, b := range []struct {
+		store.LeaseBound
+		column, value string
+	}{{ofUser, "user", rec.User}, {ofAgent, "agent", rec.Agent}} {
+		if b.Most == 0 {
+			continue
+		}
+		n, others := 0, active+" AND id <> ? AND "+b.column+" = ?"
+		if err := t.row("SELECT count(*)"+others, []any{rec.Driver, string(rec.ID), b.value}, &n); err != nil {
+			return err
+		}
+		if n >= b.Most {
+			return reject(b.Err)
+		}
+	}
+	return nil
 }
 
 // leaseNew takes the lease of a run with its first event.

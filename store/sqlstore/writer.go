@@ -53,6 +53,7 @@ type writer struct {
 	share  int
 	now    func() time.Time
 	owner  store.Owner // takes the leases of new runs
+	bounds atomic.Pointer[store.LeaseBounds]
 	mapped func(error) error
 	keys   *store.Keys // keys that seal the stored data
 	// heads caches the heads of recent runs, including those of the current transaction. It is used

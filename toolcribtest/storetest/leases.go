@@ -3,8 +3,10 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
 const long = time.Hour
@@ -19,7 +22,7 @@ const long = time.Hour
 // take takes a lease that must be free.
 func take(t *testing.T, s store.Store, run toolcrib.RunID, lasts time.Duration) store.Lease {
 	t.Helper()
-	l, err := s.TakeLease(t.Context(), run, lasts)
+	l, err := s.TakeLease(t.Context(), run, lasts, false)
 	if err != nil || l.Run != run || l.Owner.ID == "" {
 		t.Fatalf("%s was not taken: %+v, %v", run, l, err)
 	}
@@ -29,7 +32,7 @@ func take(t *testing.T, s store.Store, run toolcrib.RunID, lasts time.Duration) 
 // leased tries to take a lease that another owner has.
 func leased(t *testing.T, s store.Store, of store.Lease) {
 	t.Helper()
-	l, err := s.TakeLease(t.Context(), of.Run, long)
+	l, err := s.TakeLease(t.Context(), of.Run, long, false)
 	if !errors.Is(err, store.ErrLeased) || l != of {
 		t.Fatalf("%s: %+v, %v, want %+v", of.Run, l, err, of)
 	}
@@ -171,6 +174,87 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	expect(t, "leased, after the ends", leasesOf(t, theirs, store.LeaseFilter{}), "run_b")
 }
 
+// leaseBounds has processes start and take more runs at once than the bounds of a user and of an agent allow.
+func leaseBounds(t *testing.T, open func() store.Store) {
+	const ofAnn, ofEditor = 3, 2
+	full := map[string]error{"ann": errors.New("of the user"), "editor": errors.New("of the agent")}
+	stores := []store.Store{open(), open(), open()}
+	for _, s := range stores {
+		s.SetBounds(func(user, agent string) (ofUser, ofAgent store.LeaseBound) {
+			most := map[string]int{"ann": ofAnn, "editor": ofEditor}
+			return store.LeaseBound{Most: most[user], Err: full[user]}, store.LeaseBound{Most: most[agent], Err: full[agent]}
+		})
+	}
+	start := func(user, agent, driver string, parent toolcrib.RunID) *journal.RunStarted {
+		b := begun(user, "")
+		b.Agent.Name, b.Driver, b.Parent = agent, driver, parent
+		return b
+	}
+	atOnce := func(what string, most int, full error, do func(s store.Store, run toolcrib.RunID) error) {
+		t.Helper()
+		var n atomic.Int64
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				if err := do(stores[i%3], toolcrib.RunID(fmt.Sprint("run_", i))); err == nil {
+					n.Add(1)
+				} else if !errors.Is(err, full) {
+					t.Error(err)
+				}
+			})
+		}
+		if all.Wait(); n.Load() != int64(most) {
+			t.Errorf("%s: %d, want %d", what, n.Load(), most)
+		}
+	}
+	s := stores[0]
+	add(t, s, "run_cli", 0, start("ann", "editor", "cli", "")) // of another driver
+	add(t, s, "run_child", 0, start("ann", "editor", "server", "run_0"))
+	begin := func(user, agent string) func(store.Store, toolcrib.RunID) error {
+		return func(s store.Store, run toolcrib.RunID) error {
+			return s.Append(t.Context(), run+toolcrib.RunID(user), 0, journaltest.Events(start(user, agent, "server", ""))...)
+		}
+	}
+	atOnce("runs of ann", ofAnn, full["ann"], begin("ann", "default"))
+	atOnce("runs of the editor", ofEditor, full["editor"], begin("bob", "editor"))
+	page, err := s.Runs(t.Context(), store.Filter{Limit: 100})
+	if err != nil || len(page.Runs) != 2+ofAnn+ofEditor {
+		t.Errorf("%d runs are stored, error %v", len(page.Runs), err)
+	}
+	active, err := s.Active(t.Context(), "server")
+	if want := (map[store.Active]int{{User: "ann", Agent: "default"}: ofAnn, {User: "bob", Agent: "editor"}: ofEditor}); err != nil ||
+		!maps.Equal(active, want) {
+		t.Errorf("%v, want %v, error %v", active, want, err)
+	}
+
+	// Runs that have begun, and whose leases have ended.
+	for _, s := range stores {
+		s.SetBounds(func(string, string) (ofUser, ofAgent store.LeaseBound) { return ofUser, ofAgent })
+	}
+	atOnce("runs without a bound", 30, nil, begin("eve", "default"))
+	for _, s := range stores {
+		all, err := s.Leases(t.Context(), store.LeaseFilter{})
+		must(t, err)
+		for _, l := range all {
+			must(t, s.ReleaseLease(t.Context(), l))
+		}
+		s.SetBounds(func(string, string) (ofUser, ofAgent store.LeaseBound) {
+			return store.LeaseBound{Most: 4, Err: full["ann"]}, ofAgent
+		})
+	}
+	takes := func(bounded bool) func(store.Store, toolcrib.RunID) error {
+		return func(s store.Store, run toolcrib.RunID) error {
+			_, err := s.TakeLease(t.Context(), run+"eve", long, bounded)
+			return err
+		}
+	}
+	atOnce("runs of eve", 4, full["ann"], takes(true))
+	if _, err := stores[0].TakeLease(t.Context(), "run_none", long, true); err != nil {
+		t.Errorf("one of no run: %v", err)
+	}
+	atOnce("all of eve", 30, nil, takes(false))
+}
+
 // leaseEpochs has processes take, keep and lose the lease of one run. No two have it with one epoch.
 func leaseEpochs(t *testing.T, open func() store.Store) {
 	var mu sync.Mutex
@@ -180,7 +264,7 @@ func leaseEpochs(t *testing.T, open func() store.Store) {
 		s := open()
 		all.Go(func() {
 			for i := range 60 {
-				l, err := s.TakeLease(t.Context(), "run_a", time.Duration(i%3)*time.Millisecond)
+				l, err := s.TakeLease(t.Context(), "run_a", time.Duration(i%3)*time.Millisecond, false)
 				if errors.Is(err, store.ErrLeased) {
 					continue
 				} else if err != nil {
