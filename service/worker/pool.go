@@ -34,6 +34,7 @@ type Pool struct {
 	runner  Runner
 	queue   queue.Queue
 	bus     Bus
+	swept   toolcrib.RunID // last run that the sweep has looked at, or ""
 	log     *slog.Logger
 
 	ctx     context.Context // of the runs

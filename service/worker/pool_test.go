@@ -192,11 +192,16 @@ type cutOff struct {
 	wait    chan struct{} // renewals wait until it is closed; may be nil
 	renewed atomic.Int32
 	swept   atomic.Int32
+	page    int // runs that a sweep finds at a time; 0 means as many as it asks for
 }
 
-func (s *cutOff) Undriven(ctx context.Context, driver string, limit int) ([]toolcrib.RunID, error) {
-	s.swept.Add(1)
-	return s.Store.Undriven(ctx, driver, limit)
+func (s *cutOff) Undriven(
+	ctx context.Context, driver string, after toolcrib.RunID, limit int,
+) ([]toolcrib.RunID, error) {
+	if after == "" {
+		s.swept.Add(1)
+	}
+	return s.Store.Undriven(ctx, driver, after, cmp.Or(s.page, limit))
 }
 
 func (s *cutOff) RenewLeases(ctx context.Context) ([]store.Lease, error) {
@@ -410,6 +415,21 @@ func TestPool_LostQueue(t *testing.T) {
 	if err := d.Wait(ctx); err != nil || h.record(d.ID()).Status != toolcrib.StatusCompleted {
 		t.Errorf("%v, %s", err, h.record(d.ID()).Status)
 	}
+}
+
+// Runs that no process drives and that do not continue hide no later one, however many they are.
+func TestPool_LostAmongMany(t *testing.T) {
+	h := newHouse(t, "")
+	h.wrap = func(s store.Store) store.Store { return &cutOff{Store: s, page: 2} }
+	q := &forgetful{}
+	q.forget.Store(true)
+	h.s, h.pool = h.open(time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
+	for range 5 {
+		h.pool.Delay(h.queue("default").ID(), time.Hour)
+	}
+	lost := h.queue("default")
+	q.forget.Store(false)
+	h.becomes(lost.ID(), toolcrib.StatusCompleted)
 }
 
 // forgetful is a queue that loses what is put in.

@@ -97,12 +97,19 @@ func untilSweep(took time.Duration) time.Duration {
 	return min(max(sweepEvery, sweepPart*took), sweepMost)
 }
 
-// queueInterrupted queues the runs of these drivers that no process has and that wait for nothing.
+// queueInterrupted queues the runs of these drivers that no process has and that wait for nothing. Of very many it looks
+// at the next ones each time.
 func (p *Pool) queueInterrupted(ctx context.Context, fit fits) error {
 	if err := p.drivers.endDead(ctx); err != nil {
 		return err
 	}
-	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, maxKnown)
+	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept, maxKnown)
+	if len(runs) == 0 && p.swept != "" {
+		runs, err = p.env.Store.Undriven(ctx, p.env.Driver, "", maxKnown)
+	}
+	if p.swept = ""; len(runs) > 0 {
+		p.swept = runs[len(runs)-1]
+	}
 	for _, run := range runs {
 		if p.skips(run) {
 			continue

@@ -161,10 +161,13 @@ func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) (
 }
 
 // Undriven implements [store.Leases].
-func (s *Store) Undriven(ctx context.Context, driver string, limit int) (runs []toolcrib.RunID, err error) {
+func (s *Store) Undriven(
+	ctx context.Context, driver string, after toolcrib.RunID, limit int,
+) (runs []toolcrib.RunID, err error) {
 	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
-		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+`) ORDER BY num LIMIT ?`,
-		[]any{driver, limit}, func(scan Scan) error {
+		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+`)
+		AND num > COALESCE((SELECT num FROM runs WHERE id = ?), 0) ORDER BY num LIMIT ?`,
+		[]any{driver, string(after), limit}, func(scan Scan) error {
 			var run toolcrib.RunID
 			err := scan(&run)
 			runs = append(runs, run)

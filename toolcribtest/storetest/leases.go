@@ -143,8 +143,9 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	ours, theirs := open(), open()
 	start := begun("ann", "")
 	start.Driver = "server"
+	after := toolcrib.RunID("")
 	undriven := func(limit int) []toolcrib.RunID {
-		runs, err := theirs.Undriven(t.Context(), "server", limit)
+		runs, err := theirs.Undriven(t.Context(), "server", after, limit)
 		must(t, err)
 		return runs
 	}
@@ -164,6 +165,11 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	must(t, ours.EndLeases(t.Context(), all[0].Owner.ID))
 	expect(t, "not driven", undriven(10), "run_a", "run_b", "run_c")
 	expect(t, "not driven, of a limit", undriven(2), "run_a", "run_b")
+	after = "run_b"
+	expect(t, "not driven, of a later page", undriven(2), "run_c")
+	after = "run_gone"
+	expect(t, "not driven, after a run that is gone", undriven(2), "run_a", "run_b")
+	after = ""
 	take(t, theirs, "run_b", long)
 	take(t, theirs, "run_c", long)
 	expect(t, "not driven", undriven(10), "run_a")
