@@ -42,7 +42,10 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 		}
 		return nil
 	}
-	p := worker.New(worker.Options{Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: bus, Log: log})
+	shared := func() bool { return !s.Env.Config.Bus.URL.IsEmpty() && bus.State().Connected }
+	p := worker.New(worker.Options{
+		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: bus, Shared: shared, Log: log,
+	})
 	return &Pool{p, s, log, bus}, nil
 }
 

@@ -77,6 +77,7 @@ func (p *Pool) listen() {
 		})
 	}
 	receive(wakeMessage, func(m *message) {
+		p.soon(m.Run)
 		if d := p.runs[m.Run]; d != nil && d.taken() {
 			d.again = true
 		}

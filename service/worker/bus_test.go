@@ -6,13 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/natstest"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service/worker"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // A run that one server drives is followed on another one: each piece of a reply comes at once, and every event once.
@@ -86,4 +89,57 @@ func TestBus_CancelledElsewhere(t *testing.T) {
 	if err != nil || run.Status != toolcrib.StatusCancelled {
 		t.Errorf("%s, %v", run.Status, err)
 	}
+}
+
+// One server sweeps for all that take from one queue: the one with the lease. When that ends, another one does. Without the
+// bus each one sweeps.
+func TestBus_OneSweep(t *testing.T) {
+	cluster := natstest.Start(t, 1, nil)
+	h := newHouse(t, "bus: {url: '"+cluster.URL()+"'}\n")
+	other := processOn(t, filepath.Join(h.dir, "data"), time.Hour) // stands for a server that sweeps
+	if _, err := other.Env.Store.TakeLease(t.Context(), "sweep", time.Hour, false); err != nil {
+		t.Fatal(err)
+	}
+	var servers []*cutOff
+	h.wrap = func(s store.Store) store.Store {
+		servers = append(servers, &cutOff{Store: s})
+		return servers[len(servers)-1]
+	}
+	for range 3 {
+		h.open(0, nil)
+	}
+	each := func(what string, more int32, n func(*cutOff) int32) {
+		var was []int32
+		for _, s := range servers {
+			was = append(was, n(s))
+		}
+		waittest.Until(t, what, func() bool {
+			for i, s := range servers {
+				if n(s) < was[i]+more {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	sweeps := func(s *cutOff) int32 { return s.swept.Load() }
+	looks := func(s *cutOff) int32 { return s.looked.Load() }
+	each("each server looks who sweeps", 1, looks) // one that was not connected yet may have swept
+	before := sweeps(servers[0]) + sweeps(servers[1]) + sweeps(servers[2])
+	each("each server looks who sweeps", 3, looks)
+	if n := sweeps(servers[0]) + sweeps(servers[1]) + sweeps(servers[2]) - before; n != 0 {
+		t.Errorf("%d sweeps, although another server sweeps", n)
+	}
+	if err := other.Env.Store.EndLeases(t.Context(), other.Env.Owner().ID); err != nil {
+		t.Fatal(err)
+	}
+	waittest.Until(t, "one sweeps", func() bool { return sweeps(servers[0])+sweeps(servers[1])+sweeps(servers[2]) > before })
+	leases, err := other.Env.Store.Leases(t.Context(), store.LeaseFilter{Runs: []toolcrib.RunID{"sweep"}})
+	if err != nil || len(leases) != 1 || leases[0].Owner.ID == other.Env.Owner().ID {
+		t.Errorf("the lease is %+v, error %v", leases, err)
+	}
+	cluster.Cut()
+	each("each server sweeps", 2, sweeps)
+	cluster.Heal()
+	each("each server looks who sweeps", 1, looks)
 }

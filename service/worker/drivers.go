@@ -22,6 +22,8 @@ import (
 const (
 	// ServerRun is taken like a run by a server, so that other processes see that the data folder has one.
 	ServerRun toolcrib.RunID = "server"
+	// sweepRun is taken like a run by the server that sweeps for all.
+	sweepRun toolcrib.RunID = "sweep"
 	// serverLease is how long the lease of ServerRun lasts. Within it, an idle server writes three times.
 	serverLease = 30 * time.Second
 	// renewals is how often a lease is renewed before its time has passed.
@@ -362,7 +364,7 @@ func (d *Drivers) renewLeases() {
 	var left []store.Lease // of runs that were released meanwhile, or could not be
 	d.mu.Lock()
 	for _, l := range leases {
-		if d.runs[l.Run] == nil {
+		if d.runs[l.Run] == nil && l.Run != sweepRun {
 			left = append(left, l)
 		}
 	}

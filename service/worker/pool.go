@@ -34,7 +34,8 @@ type Pool struct {
 	runner  Runner
 	queue   queue.Queue
 	bus     Bus
-	swept   toolcrib.RunID // last run that the sweep has looked at, or ""
+	shared  func() bool
+	swept   swept
 	log     *slog.Logger
 
 	ctx     context.Context // of the runs
@@ -60,6 +61,7 @@ type Options struct {
 	Runner  Runner
 	Queue   queue.Queue // closed by [Pool.Close]
 	Bus     Bus         // to the other servers; nil without one
+	Shared  func() bool // reports whether the servers of the store take from one queue; if nil, they do not
 	Log     *slog.Logger
 }
 
@@ -87,10 +89,14 @@ type failure struct {
 func New(o Options) *Pool {
 	p := &Pool{
 		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, bus: o.Bus, log: o.Log,
-		slots: make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
+		shared: o.Shared,
+		slots:  make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
 		heard: map[toolcrib.RunID]numbered{},
+	}
+	if p.shared == nil {
+		p.shared = func() bool { return false }
 	}
 	p.ctx, p.end = context.WithCancelCause(context.Background())
 	p.env.Store.SetBounds(p.bounds)
@@ -269,6 +275,7 @@ func (p *Pool) wake(rec store.RunRecord) {
 		p.mu.Unlock()
 		return
 	}
+	p.soon(rec.ID)
 	p.mu.Unlock()
 	p.tell(wakeMessage, "", &message{Run: rec.ID})
 	p.put(rec.ID)

@@ -192,7 +192,8 @@ type cutOff struct {
 	wait    chan struct{} // renewals wait until it is closed; may be nil
 	renewed atomic.Int32
 	swept   atomic.Int32
-	page    int // runs that a sweep finds at a time; 0 means as many as it asks for
+	looked  atomic.Int32 // how often the lease of the sweep was looked at
+	page    int          // runs that a sweep finds at a time; 0 means as many as it asks for
 }
 
 func (s *cutOff) Undriven(
@@ -202,6 +203,13 @@ func (s *cutOff) Undriven(
 		s.swept.Add(1)
 	}
 	return s.Store.Undriven(ctx, driver, after, cmp.Or(s.page, limit))
+}
+
+func (s *cutOff) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {
+	if slices.Contains(f.Runs, "sweep") {
+		defer s.looked.Add(1)
+	}
+	return s.Store.Leases(ctx, f)
 }
 
 func (s *cutOff) RenewLeases(ctx context.Context) ([]store.Lease, error) {

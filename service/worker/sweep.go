@@ -20,37 +20,76 @@ const (
 	failedMost = 5 * time.Minute
 )
 
+// swept is the state of the sweep, for its goroutine.
+type swept struct {
+	last  toolcrib.RunID // last run that it has looked at, or ""
+	lease store.Lease    // of sweepRun, or zero
+}
+
 // sweep queues runs that can continue until the pool is closed: the queue may have lost them, another process may have
 // decided about them, or their time has come.
 func (p *Pool) sweep() {
 	unmark := func() {}
-	defer func() { unmark() }()
-	for {
+	defer func() {
+		p.leaveSweep()
+		unmark()
+	}()
+	for pause := sweepEvery; ; {
 		start := time.Now()
 		if p.env.Driver == env.DriverServer && !p.drivers.Driven(p.ctx, ServerRun) {
 			if leave, err := p.drivers.Take(p.ctx, ServerRun, nil); err == nil { // otherwise another server was quicker
 				unmark = leave
 			}
 		}
-		fit := p.fits()
-		err := p.queueInterrupted(p.ctx, fit)
-		if err == nil {
-			err = p.queueDue(p.ctx, start, fit)
+		err := p.drivers.endDead(p.ctx)
+		if err == nil && p.sweeps(p.ctx, sweepEvery+pause) {
+			fit := p.fits()
+			if err = p.queueInterrupted(p.ctx, fit); err == nil {
+				err = p.queueDue(p.ctx, start, fit)
+			}
 		}
 		if err != nil && p.ctx.Err() == nil {
 			p.log.Warn("cannot list runs that can continue", "error", err)
 		}
 		took := time.Since(start)
+		pause = untilSweep(took)
 		least := min(sweepPart*took, sweepMost)
 		if Pause(p.ctx, least) != nil {
 			return
 		}
 		select {
 		case <-p.room:
-		case <-time.After(untilSweep(took) - least):
+		case <-time.After(pause - least):
 		case <-p.ctx.Done():
 			return
 		}
+	}
+}
+
+// sweeps reports whether this server sweeps. Of several that take from one queue, one does, as long as it has the lease
+// of sweepRun. Two that sweep at once do no harm, so a server that takes the lease waits for nothing. Otherwise each
+// server has a queue of its own, and sweeps.
+func (p *Pool) sweeps(ctx context.Context, lasts time.Duration) bool {
+	if !p.shared() {
+		p.leaveSweep()
+		return true
+	}
+	leases, err := p.env.Store.Leases(ctx, store.LeaseFilter{Runs: []toolcrib.RunID{sweepRun}})
+	if err != nil || len(leases) > 0 && !leases[0].Expired && leases[0].Owner.ID != p.env.Owner().ID {
+		return false
+	}
+	l, err := p.env.Store.TakeLease(ctx, sweepRun, lasts, false)
+	if err == nil {
+		p.swept.lease = l
+	}
+	return err == nil
+}
+
+// leaveSweep lets another server sweep.
+func (p *Pool) leaveSweep() {
+	if p.swept.lease.Epoch != 0 {
+		p.drivers.release(p.swept.lease)
+		p.swept.lease = store.Lease{}
 	}
 }
 
@@ -97,18 +136,15 @@ func untilSweep(took time.Duration) time.Duration {
 	return min(max(sweepEvery, sweepPart*took), sweepMost)
 }
 
-// queueInterrupted queues the runs of these drivers that no process has and that wait for nothing. Of very many it looks
-// at the next ones each time.
+// queueInterrupted queues the runs of these drivers that no process has and that wait for nothing. Of very many it
+// looks at the next ones each time.
 func (p *Pool) queueInterrupted(ctx context.Context, fit fits) error {
-	if err := p.drivers.endDead(ctx); err != nil {
-		return err
-	}
-	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept, maxKnown)
-	if len(runs) == 0 && p.swept != "" {
+	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept.last, maxKnown)
+	if len(runs) == 0 && p.swept.last != "" {
 		runs, err = p.env.Store.Undriven(ctx, p.env.Driver, "", maxKnown)
 	}
-	if p.swept = ""; len(runs) > 0 {
-		p.swept = runs[len(runs)-1]
+	if p.swept.last = ""; len(runs) > 0 {
+		p.swept.last = runs[len(runs)-1]
 	}
 	for _, run := range runs {
 		if p.skips(run) {

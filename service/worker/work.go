@@ -229,6 +229,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 			p.drop(d, nil)
 		}
 		return nil, who
+	case d == nil && time.Now().Before(p.failed[run].next):
+		return nil, who // another server has queued it
 	case d == nil:
 		d = p.newDrive(run)
 	}
@@ -279,6 +281,14 @@ func (p *Pool) fails(run toolcrib.RunID, err error) {
 	}
 	p.failed[run] = f
 	p.log.Warn("a run was interrupted; trying again", "run", run, "error", err)
+}
+
+// soon has the next attempt to resume a run come now. The pool is locked.
+func (p *Pool) soon(run toolcrib.RunID) {
+	if f, ok := p.failed[run]; ok {
+		f.next = time.Time{}
+		p.failed[run] = f
+	}
 }
 
 // settled reports whether an error means that a run has ended or is being driven.
