@@ -12,6 +12,6 @@
 // A killed process loses no page that it has passed to the system, so power loss is not tested here: a
 // test of the store's counters asserts that each kind of barrier is committed with a full sync.
 //
-// TestCrash_Sample plays a seeded sample of the points, TestCrash_Sweep all of them. TestServe_Sample
-// does the same with servers and their clients. The package has only tests.
+// TestCrash_Sample plays a seeded sample of the points, TestCrash_Sweep all of them. TestServe_Sample does the
+// same with servers and their clients, TestServe_Cluster also with database, bus and network. All are tests.
 package crash

@@ -82,7 +82,7 @@ func TestFamily(t *testing.T) {
 		for _, b := range p.events {
 			events = append(events, toolcrib.Event{Body: b})
 		}
-		s.family(now)
+		s.tree(now)
 		s.kin(p.parent, events, now)
 		if got := strings.Join(s.Problems, "; "); (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -9,9 +9,9 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 )
 
-// family checks the invariants of a run tree: a run begins after its parent has named it, once, and a
+// tree checks the invariants of a run tree: a run begins after its parent has named it, once, and a
 // run below one that has ended has ended.
-func (s *Story) family(now *scene) {
+func (s *Story) tree(now *scene) {
 	calls := map[toolcrib.RunID]string{}
 	for _, parent := range now.all() {
 		for _, c := range parent.Trace {

@@ -69,7 +69,7 @@ func (h *Harness) look(ctx context.Context, s *Story) (now *scene, err error) {
 			s.problemf("verify of all: %v", err)
 		}
 	}
-	s.family(now)
+	s.tree(now)
 	times, err := s.executions()
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ import (
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/process"
+	"github.com/toolcrib/toolcrib/internal/relaytest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
@@ -40,7 +41,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-var towns = flag.Int("crash.towns", 2, "how many stories of several servers and their clients")
+var towns = flag.Int("crash.towns", 1, "how many stories of several servers and their clients")
 
 // The crash test of a server. Several processes serve one data folder, with a short lease, and die or
 // stop while clients start runs, watch them, approve calls, carry out others and say something. A
@@ -147,11 +148,16 @@ type town struct {
 	orders  []*houseOrder // of the next houses; then they live
 	closed  bool
 	opened  int
+	visited int // runs of clients that have ended
+	lost    int // those of them that were given up
 	ops     int
-	plan    map[int]string // what becomes of a house, or of the database, at an operation of a client
-	restart func()         // crashes the server of the database, and starts it
+	plan    map[int]string // what becomes of a house at an operation of a client
+	sites   []*site        // of the houses; if empty, they need none
 	houses  sync.WaitGroup
 }
+
+// townRequests is how many requests a run of a town may send, with those below it.
+const townRequests = 40
 
 // house is one server.
 type house struct {
@@ -160,14 +166,24 @@ type house struct {
 	ended   chan struct{}
 	told    bool // to end
 	stopped bool
+	site    *site // nil = none
+}
+
+// site is a machine for one server at a time: its connections go through relays.
+type site struct {
+	clients       *relaytest.Relay
+	database, bus []*relaytest.Relay
+	env           []string // of the server
+	taken         bool
 }
 
 func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(), seed, townOptions{}) }
 
 // townOptions are further parts of the configuration.
 type townOptions struct {
-	limits, bus string // limits of the provider; address of the bus
-	database    string // address; "" = SQLite in the folder data
+	limits, bus string        // limits of the provider; address of the bus
+	database    string        // address; "" = SQLite in the folder data
+	most        time.Duration // how long clients begin runs
 }
 
 // newTownIn makes a town in a folder.
@@ -178,18 +194,18 @@ func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 		asked: map[string]int{}, plan: map[int]string{},
 	}
 	var cancel context.CancelFunc
-	w.patient, cancel = context.WithTimeout(t.Context(), 4*time.Minute)
+	w.patient, cancel = context.WithTimeout(t.Context(), 4*time.Minute+o.most)
 	t.Cleanup(cancel)
 	model, tools := listen(t, http.HandlerFunc(w.model)), listen(t, w.tools())
 	text := fmt.Sprintf(`
 providers: {town: {type: openai, api_key: none, base_url: '%s'%s}}
 bus: {url: '%s'}
 database: '%s'
-agents: {default: {model: town/m}}
+agents: {default: {model: town/m, budget: {max_requests: %d}}, helper: {model: town/m}}
 mcpServers: {town: {url: '%s', trusted: true}}
 tools: {confirm: writes}
 server: {auth: none}
-`, model, o.limits, o.bus, o.database, tools)
+`, model, o.limits, o.bus, o.database, townRequests, tools)
 	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -246,8 +262,11 @@ func (w *town) open() *house {
 		w.t.Error(err)
 		return nil
 	}
-	h := &house{cmd: exec.Command(w.exe), ended: make(chan struct{})}
+	h := &house{cmd: exec.Command(w.exe), ended: make(chan struct{}), site: w.free()}
 	h.cmd.Env = append(os.Environ(), houseEnv+"="+string(text))
+	if h.site != nil {
+		h.cmd.Env = append(h.cmd.Env, h.site.env...)
+	}
 	h.cmd.Stderr = w.log
 	out, err := h.cmd.StdoutPipe()
 	if err == nil {
@@ -259,6 +278,10 @@ func (w *town) open() *house {
 	}
 	line, _ := bufio.NewReader(out).ReadString('\n') // empty if it dies before
 	h.address = strings.TrimSpace(line)
+	if h.site != nil && h.address != "" {
+		h.site.clients.To(h.address)
+		h.address = h.site.clients.Address()
+	}
 	w.mu.Lock()
 	if h.address != "" {
 		w.live = append(w.live, h)
@@ -273,6 +296,19 @@ func (w *town) open() *house {
 	return h
 }
 
+// free takes a site that is not taken, if houses need one.
+func (w *town) free() *site {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.sites {
+		if !s.taken {
+			s.taken = true
+			return s
+		}
+	}
+	return nil
+}
+
 // attend waits for the end of a server, and opens another one in its place.
 func (w *town) attend(h *house) {
 	err := h.cmd.Wait()
@@ -280,6 +316,9 @@ func (w *town) attend(h *house) {
 	w.mu.Lock()
 	w.live = slices.DeleteFunc(w.live, func(other *house) bool { return other == h })
 	told, closed := h.told, w.closed
+	if h.site != nil {
+		h.site.taken = false
+	}
 	w.mu.Unlock()
 	switch {
 	case told && err != nil:
@@ -343,7 +382,6 @@ func (w *town) operation() {
 		h = w.live[w.r.IntN(len(w.live))]
 	}
 	pause := time.Duration(w.r.IntN(5000)) * time.Microsecond
-	restart := w.restart
 	long := time.Duration(1+w.r.IntN(4)) * houseLease
 	w.mu.Unlock()
 	if h == nil {
@@ -351,21 +389,22 @@ func (w *town) operation() {
 	}
 	w.houses.Go(func() {
 		time.Sleep(pause)
-		switch what {
-		case "kill":
+		if what == "kill" {
 			_ = h.cmd.Process.Kill()
 			return
-		case "database":
-			restart()
-			return
 		}
-		w.stop(h)
-		select {
-		case <-time.After(long):
-		case <-h.ended:
-		}
-		w.resume(h)
+		w.sleep(h, long)
 	})
+}
+
+// sleep stops a server for a while.
+func (w *town) sleep(h *house, long time.Duration) {
+	w.stop(h)
+	select {
+	case <-time.After(long):
+	case <-h.ended:
+	}
+	w.resume(h)
 }
 
 func (w *town) stop(h *house) {
@@ -399,20 +438,39 @@ func (w *town) verify() (problems []string) {
 	if _, err := st.VerifyAll(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("verify of all: %v", err))
 	}
-	page, err := st.Runs(ctx, store.Filter{Limit: store.MaxLimit})
-	if err != nil {
-		return append(problems, err.Error())
-	}
-	for _, rec := range page.Runs {
-		state, err := agent.Load(ctx, st, rec.ID)
+	now := &scene{runs: map[toolcrib.RunID]*agent.State{}}
+	for q := (store.Filter{Limit: store.MaxLimit}); ; {
+		page, err := st.Runs(ctx, q)
 		if err != nil {
 			return append(problems, err.Error())
 		}
+		for _, rec := range page.Runs {
+			if now.runs[rec.ID], err = agent.Load(ctx, st, rec.ID); err != nil {
+				return append(problems, err.Error())
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	whole := &Story{}
+	whole.tree(now)
+	sum := int64(0)
+	for _, run := range now.runs {
+		sum += int64(run.Usage.Requests)
+	}
+	if rows, err := st.Usage(ctx, store.UsageQuery{By: store.UsageTotal}); err != nil || len(rows) != 1 || rows[0].Requests != sum {
+		whole.problemf("the usage is %+v, and that of the runs %d requests: %v", rows, sum, err)
+	}
+	problems = append(problems, whole.Problems...)
+	for _, run := range now.all() {
 		s := &Story{Scenario: &Scenario{}}
-		events, err := s.checkRun(ctx, st, state)
+		events, err := s.checkRun(ctx, st, run)
 		if err != nil {
 			s.problemf("%v", err)
 		}
+		s.kin(run, events, now)
+		w.checkEffects(s, run)
 		if len(s.Problems) > 0 {
 			problems = append(append(problems, s.Problems...), story(events))
 		}
@@ -420,35 +478,64 @@ func (w *town) verify() (problems []string) {
 	return problems
 }
 
-// visits are clients at the same time, each with a run; it returns what is wrong.
-func (w *town) visits(n int) (problems []string) {
+// checkEffects compares a run with what has reached the tool and the model.
+func (w *town) checkEffects(s *Story, run *agent.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range run.Trace {
+		if n := w.effects[c.ID]; c.Name == "town__ring" && n != 1 && (n > 1 || c.Result != nil && c.Result.Status == toolcrib.ResultOK) {
+			s.problemf("call %s had its effect %d times", c.ID, n)
+		}
+	}
+	sent, key := 0, keyOf(run.Start.Input[len(run.Start.Input)-1].Text())
+	for turn := range run.Iterations + 1 {
+		sent += w.asked[fmt.Sprint(key, "/", turn)]
+	}
+	if sent > run.Usage.Requests || key == "" {
+		s.problemf("%q: %d requests reached the model, and %d were counted", key, sent, run.Usage.Requests)
+	}
+	s.within("the budget", run.Spent(), toolcrib.Budget{MaxRequests: townRequests})
+}
+
+// visits are clients at the same time, each with a run after another until they have worked for so long; it
+// returns what is wrong.
+func (w *town) visits(n int, long time.Duration) (problems []string) {
 	var all sync.WaitGroup
-	found := make(chan []string, n)
+	var mu sync.Mutex
+	began := time.Now()
 	for i := range n {
 		all.Go(func() {
-			v, err := w.visit(fmt.Sprint("visit-", i))
-			if err == nil {
-				err = v.begin()
-			}
-			var run api.Run
-			if err == nil {
-				run, err = v.stay()
-			}
-			if err != nil {
-				found <- []string{fmt.Sprintf("%s (%s): %v", v.key, v.run, err)}
-				return
-			}
-			found <- v.check(run)
-			v.seen = append(v.seen, v.seen[0])
-			if len(v.check(run)) == 0 {
-				found <- []string{"an event that came twice was not noticed"}
+			for key, k := fmt.Sprint("visit-", i), 1; k == 1 || time.Since(began) < long; k++ {
+				found := w.attended(key)
+				key = fmt.Sprint("visit-", i, "-", k)
+				mu.Lock()
+				w.visited++
+				problems = append(problems, found...)
+				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	close(found)
-	for one := range found {
-		problems = append(problems, one...)
+	return problems
+}
+
+// attended is one visit; it returns what is wrong.
+func (w *town) attended(key string) (problems []string) {
+	v, err := w.visit(key)
+	if err == nil {
+		err = v.begin()
+	}
+	var run api.Run
+	if err == nil {
+		run, err = v.stay()
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("%s (%s): %v", v.key, v.run, err)}
+	}
+	problems = v.check(run)
+	v.seen = append(v.seen, v.seen[0])
+	if len(v.check(run)) == len(problems) {
+		problems = append(problems, "an event that came twice was not noticed")
 	}
 	return problems
 }
@@ -478,7 +565,7 @@ func (w *town) sample(n int) {
 		w.open()
 	}
 	began := time.Now()
-	problems := w.visits(4)
+	problems := w.visits(4, 0)
 	w.end()
 	problems = append(problems, w.verify()...)
 	if len(problems) > 0 {

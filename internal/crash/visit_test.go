@@ -39,7 +39,8 @@ func (w *town) tools() http.Handler {
 }
 
 // model answers as OpenAI's API does. Each run has a key, its prompt, which is in the IDs and arguments of
-// its calls: two with effects around one for the client, then a file, and the answer.
+// its calls: two with effects around one for the client, then a child run, a file, and the answer. A child run
+// has one call with an effect.
 func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Messages []struct {
@@ -53,8 +54,8 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	}
 	key, turn := "", 0
 	for _, m := range q.Messages {
-		if text, ok := m.Content.(string); ok && m.Role == "user" && strings.HasPrefix(text, "visit-") && key == "" {
-			key = text
+		if text, ok := m.Content.(string); ok && m.Role == "user" && key == "" {
+			key = keyOf(text)
 		}
 		if m.Role == "assistant" {
 			turn++
@@ -87,23 +88,38 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 			"function": map[string]any{"name": name, "arguments": string(text)},
 		}}}, "tool_calls"
 	}
-	switch turn {
-	case 0, 2:
+	switch below := strings.HasSuffix(key, childSuffix); {
+	case turn == 0, turn == 2 && !below:
 		call("town__ring", map[string]string{"key": fmt.Sprint(key, "-", turn)})
-	case 1:
+	case below:
+	case turn == 1:
 		call("pick_card", map[string]string{"suit": key})
-	case 3:
+	case turn == 3:
+		call("spawn", map[string]string{"agent": "helper", "task": key + childSuffix})
+	case turn == 4:
 		call("write_file", map[string]string{"path": key + ".txt", "content": key})
 	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	for _, piece := range []map[string]any{
 		{"choices": []any{map[string]any{"index": 0, "delta": delta}}},
 		{"choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": finish}}},
+		{"choices": []any{}, "usage": map[string]int{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}},
 	} {
 		text, _ := json.Marshal(piece)
 		fmt.Fprintf(rw, "data: %s\n\n", text)
 	}
 	fmt.Fprint(rw, "data: [DONE]\n\n")
+}
+
+// childSuffix is the end of the key of a child run; the rest is that of its parent.
+const childSuffix = "b"
+
+// keyOf returns the key of a run with this prompt.
+func keyOf(prompt string) string {
+	if !strings.HasPrefix(prompt, "visit-") {
+		return ""
+	}
+	return prompt
 }
 
 // visit is a client with one run.
@@ -213,6 +229,9 @@ func (v *visit) decide(run api.Run) error {
 				calls[c.ID] = map[string]any{"decision": "retry"}
 			}
 		}
+		if len(calls) == 0 {
+			return nil // it is decided, and the run above does not know yet
+		}
 		delete(body, "decision")
 		body["calls"] = calls
 	}
@@ -256,6 +275,11 @@ func (v *visit) check(run api.Run) (problems []string) {
 	}
 	// Servers that die three times in the same call are no progress.
 	gaveUp := run.StopReason == toolcrib.StopWorkerLost
+	if gaveUp {
+		v.mu.Lock()
+		v.lost++
+		v.mu.Unlock()
+	}
 	if !gaveUp && (run.Status != toolcrib.StatusCompleted || run.Content != "bye "+v.key) {
 		problemf("%s %q %+v", run.Status, run.Content, run.Error)
 	}

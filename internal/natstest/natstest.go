@@ -3,19 +3,17 @@
 package natstest
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/toolcrib/toolcrib/internal/relaytest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 )
 
@@ -28,7 +26,7 @@ type Cluster struct {
 }
 
 type node struct {
-	relay   *Relay
+	relay   *relaytest.Relay
 	server  *server.Server
 	options server.Options
 }
@@ -57,7 +55,7 @@ func Start(t testing.TB, n int, change func(*server.Options)) *Cluster {
 		if change != nil {
 			change(&o)
 		}
-		c.nodes = append(c.nodes, &node{options: o, relay: newRelay(t, fmt.Sprintf("127.0.0.1:%d", o.Port))})
+		c.nodes = append(c.nodes, &node{options: o, relay: relaytest.New(t, fmt.Sprintf("127.0.0.1:%d", o.Port))})
 	}
 	t.Cleanup(func() {
 		for i := range c.nodes {
@@ -91,7 +89,7 @@ func (c *Cluster) URL() string {
 }
 
 // Relay returns the relay before a server.
-func (c *Cluster) Relay(i int) *Relay { return c.nodes[i].relay }
+func (c *Cluster) Relay(i int) *relaytest.Relay { return c.nodes[i].relay }
 
 // Kill ends a server.
 func (c *Cluster) Kill(i int) {
@@ -161,121 +159,5 @@ func (c *Cluster) Cut() {
 func (c *Cluster) Heal() {
 	for _, n := range c.nodes {
 		n.relay.Heal()
-	}
-}
-
-// Relay passes TCP connections on to an address.
-type Relay struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex
-	cut   bool
-	stall chan struct{} // closed unless the relay is stalled
-	open  map[net.Conn]bool
-}
-
-func newRelay(t testing.TB, to string) *Relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &Relay{listener: l, to: to, open: map[net.Conn]bool{}, stall: make(chan struct{})}
-	close(r.stall)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err == nil {
-				running.Go(func() { r.pass(c) })
-			}
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		r.Heal()
-		r.Cut()
-		running.Wait()
-	})
-	return r
-}
-
-// Address returns the address of the relay.
-func (r *Relay) Address() string { return r.listener.Addr().String() }
-
-func (r *Relay) pass(from net.Conn) {
-	defer from.Close()
-	to, err := net.Dial("tcp", r.to)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	r.mu.Lock()
-	if r.cut {
-		r.mu.Unlock()
-		return
-	}
-	r.open[from], r.open[to] = true, true
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.open, from)
-		delete(r.open, to)
-	}()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
-		both.Go(func() {
-			_, _ = io.Copy(stallable{way[0], r}, way[1])
-			_ = way[0].Close()
-		})
-	}
-	both.Wait()
-}
-
-// stallable waits before each write while the relay is stalled.
-type stallable struct {
-	net.Conn
-	r *Relay
-}
-
-func (s stallable) Write(p []byte) (int, error) {
-	s.r.mu.Lock()
-	wait := s.r.stall
-	s.r.mu.Unlock()
-	<-wait
-	return s.Conn.Write(p)
-}
-
-// Cut closes all connections, and each new one.
-func (r *Relay) Cut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = true
-	for c := range r.open {
-		_ = c.Close()
-	}
-}
-
-// Stall keeps all connections open, and passes nothing on.
-func (r *Relay) Stall() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stall = make(chan struct{})
-}
-
-// Heal ends Cut and Stall.
-func (r *Relay) Heal() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = false
-	select {
-	case <-r.stall:
-	default:
-		close(r.stall)
 	}
 }
