@@ -6,6 +6,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,6 +78,8 @@ type Conversation interface {
 	Choose(ctx context.Context, id, value string) error
 	// Stopped is the cause of the context of a turn that the person stops.
 	Stopped() error
+	// Close is called once, last, when the session was closed and no turn is in progress.
+	Close()
 }
 
 // Message is a message of the person.
@@ -295,13 +298,21 @@ func (s *Server) open(ctx context.Context, folder, id string, servers []sdk.McpS
 	if err != nil {
 		return nil, err
 	}
-	one.id, one.talk = sdk.SessionId(talk.ID()), talk
+	one.id, one.talk = sdk.SessionId(cmp.Or(id, talk.ID())), talk // the editor's name for it
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old := s.sessions[one.id]; old != nil && old.busy() {
+	old := s.sessions[one.id]
+	busy := old != nil && old.busy()
+	if !busy {
+		s.sessions[one.id] = one
+	}
+	s.mu.Unlock()
+	if busy {
+		talk.Close()
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "a turn of session %s is running", one.id)
 	}
-	s.sessions[one.id] = one
+	if old != nil {
+		old.close()
+	}
 	return one, nil
 }
 
@@ -325,15 +336,11 @@ func (s *Server) load(ctx context.Context, q *sdk.LoadSessionRequest) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	one.id = q.SessionId // the editor's name for it
-	s.mu.Lock()
-	s.sessions[one.id] = one
-	s.mu.Unlock()
 	one.replaying = true
 	err = one.talk.Story(ctx)
 	one.replaying = false
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.leave(one.id))
 	}
 	one.sendCommands()
 	choices := one.talk.Choices()
@@ -370,10 +377,10 @@ func (s *Server) list(ctx context.Context, q *sdk.ListSessionsRequest) (any, err
 // leave closes a session. Its turn ends as if the person stopped it.
 func (s *Server) leave(id sdk.SessionId) error {
 	_, err := withSession(s, id, func(one *Session) (any, error) {
-		one.stop()
 		s.mu.Lock()
 		delete(s.sessions, id)
 		s.mu.Unlock()
+		one.close()
 		return nil, nil
 	})
 	return err

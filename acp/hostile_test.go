@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib/acp"
+	"github.com/toolcrib/toolcrib/internal/waittest"
 )
 
 const writesAndEnds = `
@@ -385,5 +388,80 @@ agents: {default: {model: near, skills: [greet]}}
 			t.Errorf("%s", said)
 		}
 	}
+	e.leave()
+}
+
+// When the last session of a folder is closed, its MCP servers end, and a later session has the configuration as it is
+// then. A list of sessions starts and keeps nothing.
+func TestACP_ClosedFolder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "- {text: One.}\n")
+	own, mark := filepath.Join(d.home, ".config", "toolcrib", "toolcrib.yaml"), filepath.Join(d.home, "pid")
+	before, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := d.command()
+	d.write(own, string(before)+fmt.Sprintf(`
+mcpServers:
+  near: {command: /bin/sh, args: [-c, 'echo $$ >%s; exec "$0" mcp serve', %s], env: {%s: "1", HOME: %s}}
+`, mark, serve.Path, asToolcrib, filepath.Join(d.home, "server")))
+	d.write(filepath.Join(d.home, "server", ".config", "toolcrib", "toolcrib.yaml"), string(before))
+	out, _ := d.command("mcp", "review", "near").CombinedOutput()
+	_, digest, _ := strings.Cut(string(out), "--digest ")
+	if out, err := d.command("mcp", "review", "near", "--digest", strings.TrimSpace(digest)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Remove(mark); err != nil {
+		t.Fatal(err)
+	}
+	e := d.open().greet()
+	first := e.session
+	e.request(3, "session/new", map[string]any{"cwd": e.work, "mcpServers": []any{}})
+	e.session, _ = e.answer("3").Result["sessionId"].(string)
+	e.prompt(4, "hello")
+	e.answer("4")
+	pid, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal("the server was not started: ", err)
+	}
+	number, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := os.FindProcess(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Release() //nolint:errcheck // the test ends
+	d.write(own, strings.ReplaceAll(string(before), "agents: {", "agents: {more: {model: second}, "))
+	closing := func(id int, session string) {
+		e.request(id, "session/close", map[string]any{"sessionId": session})
+		if m := e.answer(fmt.Sprint(id)); m.Error != nil {
+			t.Errorf("%+v", m.Error)
+		}
+	}
+	agents := func(id int, want bool) {
+		t.Helper()
+		e.request(id, "session/new", map[string]any{"cwd": e.work, "mcpServers": []any{}})
+		m := e.answer(fmt.Sprint(id))
+		if got := strings.Contains(fmt.Sprint(m.Result["configOptions"]), "more"); m.Error != nil || got != want {
+			t.Errorf("%d: the agent of the new configuration: %t, %+v", id, got, m.Error)
+		}
+		e.session, _ = m.Result["sessionId"].(string)
+	}
+	closing(5, e.session)
+	agents(6, false) // the first session is still open
+	closing(7, e.session)
+	if err := server.Signal(syscall.Signal(0)); err != nil {
+		t.Error("the server has ended: ", err)
+	}
+	closing(8, first)
+	waittest.Until(t, "the server ends", func() bool { return server.Signal(syscall.Signal(0)) != nil })
+	e.request(9, "session/list", map[string]any{"cwd": e.work})
+	if m := e.answer("9"); m.Error != nil || len(m.Result["sessions"].([]any)) != 1 {
+		t.Errorf("%+v %+v", m.Result, m.Error)
+	}
+	agents(10, true)
 	e.leave()
 }

@@ -31,6 +31,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	turn    *turn
+	closed  bool
 	choices []Choice // last sent to the editor
 
 	replaying bool // what was said is shown again
@@ -59,12 +60,12 @@ func (o *Session) claim() {
 	}
 }
 
-// take returns the turn for a request, or nil if another one has it.
+// take returns the turn for a request, or nil if another one has it or the session was closed.
 func (o *Session) take() *turn {
 	o.claim()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.turn.taken {
+	if o.turn.taken || o.closed {
 		return nil
 	}
 	o.turn.taken = true
@@ -77,6 +78,18 @@ func (o *Session) stop() {
 	defer o.mu.Unlock()
 	if o.turn != nil {
 		o.turn.end(o.talk.Stopped())
+	}
+}
+
+// close ends the turn like stop. The conversation is closed once no turn is in progress.
+func (o *Session) close() {
+	o.stop()
+	o.mu.Lock()
+	first := !o.closed && (o.turn == nil || !o.turn.taken)
+	o.closed = true
+	o.mu.Unlock()
+	if first {
+		o.talk.Close()
 	}
 }
 
@@ -96,8 +109,12 @@ func (o *Session) prompt(request context.Context, blocks []sdk.ContentBlock) (an
 	defer func() {
 		o.mu.Lock()
 		o.turn = nil
+		closed := o.closed
 		o.mu.Unlock()
 		t.end(nil)
+		if closed {
+			o.talk.Close()
+		}
 	}()
 	defer context.AfterFunc(request, func() {
 		if errors.Is(context.Cause(request), context.Canceled) { // otherwise the editor has gone

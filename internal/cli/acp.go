@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +41,7 @@ func (a *app) acpCommand(cmd *cobra.Command) {
 		a.inTerminal = false // standard input belongs to the editor
 		ctx, stop := a.interruptible(cmd.Context(), "a signal", a.err)
 		defer stop()
-		host := &editorHost{a: a, cmd: cmd, flags: f, apps: map[string]*app{"": a}, opened: a.service}
+		host := &editorHost{a: a, cmd: cmd, flags: f, folders: map[string]*editorFolder{}}
 		err := acp.New(acp.Options{Host: host, Version: version.Version(), Mask: a.masker.Mask}).Run(ctx, a.in, a.out)
 		err = errors.Join(err, host.close())
 		if cause := context.Cause(ctx); cause != nil {
@@ -54,55 +53,75 @@ func (a *app) acpCommand(cmd *cobra.Command) {
 
 // editorHost opens the conversations of an editor.
 type editorHost struct {
-	a     *app
+	a     *app // has the data folder, which it opens under the configuration of the first folder
 	cmd   *cobra.Command
 	flags runFlags
 
-	mu     sync.Mutex       // held while a session is opened
-	apps   map[string]*app  // by folder; "" is the current one
-	opened *service.Service // the first one, whose data folder is that of all
+	mu      sync.Mutex // held while a session is opened
+	folders map[string]*editorFolder
 }
 
-// at returns the app for a folder. Its sessions have the configuration, the skills and the MCP servers of that folder.
-func (h *editorHost) at(folder string) (*app, error) {
-	here, _ := os.Getwd() // if it is unknown, it is not the session's folder
-	if folder == here {
-		folder = ""
-	}
-	a := h.apps[folder]
-	switch {
-	case a != nil:
-	case len(h.apps) > acp.MaxSessions:
-		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "sessions were opened in more than %d folders", acp.MaxSessions)
-	default:
-		a = h.a.elsewhere(folder)
-	}
-	if a.service == nil && h.opened != nil {
-		c, err := a.configuration()
+// editorFolder has the configuration, the skills and the MCP servers of a folder. It is kept while it has sessions.
+type editorFolder struct {
+	*app
+	uses int
+}
+
+// use returns the app for a folder, until the caller calls release.
+func (h *editorHost) use(folder string) (*editorFolder, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.folders[folder]
+	if f == nil {
+		f = &editorFolder{app: h.a.elsewhere(folder)}
+		c, err := f.configuration()
 		if err != nil {
 			return nil, err
 		}
-		a.service = h.opened.Beside(c, a.source())
+		if h.a.service == nil {
+			h.a.folder, h.a.config = folder, c
+		}
+		data, _, err := h.a.knowing(h.cmd.Context())
+		if err != nil {
+			return nil, err
+		}
+		f.acting, f.service = h.a.acting, data.Beside(c, f.source())
+		if _, _, err = f.knowing(h.cmd.Context()); err != nil {
+			return nil, err
+		}
+		f.mask() // learns the secrets of the configuration
+		h.folders[folder] = f
 	}
-	if _, _, err := a.knowing(h.cmd.Context()); err != nil {
-		return nil, err
+	f.uses++
+	return f, nil
+}
+
+// release ends the MCP servers and the logs of a folder that is no longer in use. A later session reads its
+// configuration again.
+func (h *editorHost) release(f *editorFolder) {
+	h.mu.Lock()
+	f.uses--
+	unused := f.uses == 0 && h.folders[f.folder] == f
+	if unused {
+		delete(h.folders, f.folder)
 	}
-	a.mask() // learns the secrets of the configuration
-	h.opened, h.apps[folder] = cmp.Or(h.opened, a.service), a
-	return a, nil
+	h.mu.Unlock()
+	if unused {
+		f.service.MCP.Close()
+		_ = f.close() // logs
+	}
 }
 
 // close closes the data folder, and the MCP servers and logs of the folders.
 func (h *editorHost) close() (err error) {
-	for _, a := range h.apps {
-		if a.service != nil && a.service != h.opened {
-			a.service.MCP.Close()
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.folders {
+		f.service.MCP.Close()
+		err = errors.Join(err, f.close())
 	}
-	for _, a := range h.apps {
-		err = errors.Join(err, a.close())
-	}
-	return err
+	clear(h.folders)
+	return errors.Join(err, h.a.close())
 }
 
 // editorSession begins the names of sessions that began in an editor, which knows them by these names.
@@ -110,12 +129,21 @@ const editorSession = "acp-"
 
 // Open implements [acp.Host].
 func (h *editorHost) Open(_ context.Context, q acp.OpenRequest, to *acp.Session) (acp.Conversation, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a, err := h.at(q.Folder)
+	a, err := h.use(q.Folder)
 	if err != nil {
 		return nil, err
 	}
+	e, err := h.open(a, q, to)
+	if err != nil {
+		h.release(a)
+		return nil, err
+	}
+	return e, nil
+}
+
+func (h *editorHost) open(a *editorFolder, q acp.OpenRequest, to *acp.Session) (*editor, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	f := h.flags
 	f.workspace, f.session = q.Folder, q.Session
 	c, err := a.newChat(h.cmd, &f)
@@ -123,7 +151,7 @@ func (h *editorHost) Open(_ context.Context, q acp.OpenRequest, to *acp.Session)
 		return nil, err
 	}
 	c.start.Approve, c.approve = agent.ApproveAsk, agent.ApproveAsk
-	e := &editor{chat: c, to: to, pending: map[string]string{}}
+	e := &editor{chat: c, to: to, pending: map[string]string{}, close: func() { h.release(a) }}
 	switch {
 	case q.Session == "":
 		c.session = &service.Session{Name: editorSession + strings.ToLower(ulid.New("", time.Now()))}
@@ -162,12 +190,11 @@ const sessionsListed = 50
 
 // List implements [acp.Host].
 func (h *editorHost) List(ctx context.Context, folder, cursor string) (list []acp.Listed, next string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a, err := h.at(folder)
+	a, err := h.use(folder)
 	if err != nil {
 		return nil, "", err
 	}
+	defer h.release(a)
 	at, who, err := a.opened(ctx, a.reading)
 	if err != nil {
 		return nil, "", err
@@ -201,7 +228,8 @@ type editor struct {
 	log   *slog.Logger
 	notes []string     // for the person, with the first turn
 	last  *service.Run // of this turn
-	reply string       // answers the question of the model that the last turn waits for
+	close func()
+	reply string // answers the question of the model that the last turn waits for
 
 	turn    sync.Mutex // held during a turn
 	quiet   bool       // the editor shows the effect of a setting itself
@@ -214,6 +242,9 @@ func (e *editor) ID() string { return cmp.Or(e.session.Name, string(e.session.In
 
 // Stopped implements [acp.Conversation].
 func (e *editor) Stopped() error { return e.stopped }
+
+// Close implements [acp.Conversation].
+func (e *editor) Close() { e.close() }
 
 // Turn implements [acp.Conversation].
 func (e *editor) Turn(ctx context.Context, m acp.Message) (*service.Run, error) {
