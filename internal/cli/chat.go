@@ -125,7 +125,7 @@ func (a *app) newChat(cmd *cobra.Command, f *runFlags) (*chat, error) {
 			return nil, err
 		}
 		if a.inTerminal && a.outTerminal && a.errTerminal && !f.json {
-			c.reviews(ctx, false)
+			_, _ = c.reviews(ctx, false) // /trust reports an error
 		}
 	}
 	if c.agent, err = a.openHere(ctx, who, &c.start); err != nil {

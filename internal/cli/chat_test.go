@@ -546,9 +546,23 @@ func TestChat_Trust(t *testing.T) {
 	l.write("AGENTS.md", "Use tabs.\n")
 	l.write(".claude/skills/kit/SKILL.md", "---\nname: kit\ndescription: A kit.\n---\nUse the kit.\n")
 
+	// These are not used: with --config the configuration of the folder, and what only counts in the current folder.
+	repository := filepath.Dir(l.dir)
+	for _, name := range []string{filepath.Join(l.dir, "toolcrib.yaml"), filepath.Join(repository, "toolcrib.yaml"), filepath.Join(repository, ".mcp.json")} {
+		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(repository, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
 	p := l.chat(100, 40, env)
 	p.wait("+Use tabs.")
 	p.answer("l Enter", "not used yet; /trust asks again")
+	if text := p.text("-S", "-"); strings.Contains(text, "toolcrib.yaml") || strings.Contains(text, ".mcp.json") || strings.Count(text, "Trust what") != 1 {
+		t.Errorf("asked about what is not used:\n%s", text)
+	}
 	p.wait("/help lists")
 	p.send("/quit")
 	p.exits(0)
@@ -581,6 +595,11 @@ func TestChat_Trust(t *testing.T) {
 	}
 	p.send("/trust")
 	p.wait("this folder brings nothing that is not trusted")
+	if err := os.WriteFile(filepath.Join(home, "toolcrib", "trust.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.send("/trust")
+	p.wait("trust.json is damaged")
 	p.send("/quit")
 	p.exits(0)
 }

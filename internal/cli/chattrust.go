@@ -10,10 +10,12 @@ import (
 )
 
 // reviews shows what the folders of the conversation bring that is not used yet, asks whether to trust it, and returns
-// how many folders were asked about. What the person declined before is asked about only if again is set.
-func (c *chat) reviews(ctx context.Context, again bool) (asked int) {
+// how many folders were asked about, and what could not be read. What the person declined before is asked about only
+// if again is set.
+func (c *chat) reviews(ctx context.Context, again bool) (asked int, err error) {
 	a := c.a
-	for _, folder := range a.service.Policy.Unreviewed(c.workspace) {
+	folders, err := a.service.Policy.Unreviewed(c.workspace)
+	for _, folder := range folders {
 		if !again && folder.Declined() {
 			continue
 		}
@@ -35,7 +37,7 @@ func (c *chat) reviews(ctx context.Context, again bool) (asked int) {
 			a.notice("not used yet; /trust asks again")
 		}
 	}
-	return asked
+	return asked, err
 }
 
 // trust is the command /trust. A conversation on the screen is left for the review, and shown again afterwards.
@@ -53,7 +55,10 @@ func (c *chat) trust(ctx context.Context, _ string) error {
 
 // trusts reviews, and reports what came of it.
 func (c *chat) trusts(ctx context.Context) {
-	if c.reviews(ctx, true) == 0 {
+	switch asked, err := c.reviews(ctx, true); {
+	case err != nil:
+		c.a.complain(errorText(err))
+	case asked == 0:
 		c.a.notice("this folder brings nothing that is not trusted")
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,13 +41,13 @@ type Folder struct {
 	store trust.Store
 }
 
-// LookAt reads the files in a folder that configure toolcrib.
-func LookAt(dir string) (*Folder, error) {
+// LookAt reads the files in a folder that configure toolcrib, or those of them with the given names.
+func LookAt(dir string, names ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
 	}
 	trusted := env.TrustStore()
-	files, err := trusted.Check(dir)
+	files, err := trusted.Check(dir, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -66,31 +67,68 @@ func LookAt(dir string) (*Folder, error) {
 }
 
 // Unreviewed returns the folders with files that runs in a workspace would use if the user trusted them: the folder of
-// the project's configuration, and the root of the repository.
-func (p *Policy) Unreviewed(workspace string) (list []*Folder) {
-	own := wholePath(p.env.Source.Folder)
-	if real, err := filepath.EvalSymlinks(own); err == nil { // as the root of a repository is
-		own = real
-	}
-	dirs := []string{own}
-	if found, err := project.Find(workspace); err == nil && found.Root != dirs[0] {
-		dirs = append(dirs, found.Root)
-	}
-	for _, dir := range dirs {
-		f, err := LookAt(dir)
-		home, _ := os.UserHomeDir() // if it is unknown, nothing is the user's own
-		unused := func(file trust.File) bool {
-			if dir == home && strings.HasPrefix(file.Name, ".claude/") {
-				return false // the user's own, which need no trust
+// the project's configuration, the workspace, and the root of its repository. err says what could not be read.
+func (p *Policy) Unreviewed(workspace string) (list []*Folder, err error) {
+	var dirs []string
+	own, workspace := realPath(p.env.Source.Folder), realPath(workspace)
+	found, findErr := project.Find(workspace)
+	root := cmp.Or(found.Root, workspace)
+	seen := findErr == nil && p.hasSeenNotes(found) // those of the whole repository are then used
+	home, _ := os.UserHomeDir()                     // if it is unknown, nothing is the user's own
+	for _, dir := range []string{own, workspace, root} {
+		if slices.Contains(dirs, dir) || dir == config.UserFolder(os.Getenv) {
+			continue
+		}
+		dirs = append(dirs, dir)
+		names := slices.DeleteFunc(trust.Names(), func(name string) bool {
+			if dir == home && strings.HasPrefix(name, ".claude/") {
+				return true // the user's own, which need no trust
 			}
+			switch {
+			case name == config.FileName:
+				return dir != own || !p.env.Source.NeedsTrust()
+			case name == ".mcp.json":
+				return dir != own
+			case slices.Contains(trust.CommandFolders(), name):
+				return dir != workspace
+			case slices.Contains(trust.SkillFolders(), name):
+				return !p.readsSkills(filepath.Join(dir, filepath.FromSlash(name)))
+			}
+			return dir != root && (dir != workspace || seen) || !slices.Contains(p.env.Config.Notes.Files, name)
+		})
+		if len(names) == 0 {
+			continue
+		}
+		f, lookErr := LookAt(dir, names...)
+		if lookErr == nil && len(f.Files) > 0 {
+			lookErr = f.Trustable()
+		}
+		unused := func(file trust.File) bool {
 			return file.State == trust.Untrusted || // notes that have changed are used
 				file.State == trust.Changed && !slices.Contains(p.env.Config.Notes.Files, file.Name)
 		}
-		if err == nil && f.Trustable() == nil && slices.ContainsFunc(f.Files, unused) && dir != config.UserFolder(os.Getenv) {
+		if err = errors.Join(err, lookErr); lookErr == nil && slices.ContainsFunc(f.Files, unused) {
 			list = append(list, f)
 		}
 	}
-	return list
+	return list, err
+}
+
+// readsSkills reports whether a folder is one of skills.dirs that needs trust.
+func (p *Policy) readsSkills(folder string) bool {
+	return slices.ContainsFunc(p.env.Config.Skills.Dirs, func(v config.Value) bool {
+		path, err := v.Resolve(config.Resolver{})
+		return err == nil && workspaceOf(path) != "" && realPath(path) == realPath(folder)
+	})
+}
+
+// realPath returns the absolute path of a folder without symbolic links, or with them if they cannot be resolved.
+func realPath(dir string) string {
+	whole := wholePath(dir)
+	if real, err := filepath.EvalSymlinks(whole); err == nil {
+		return real
+	}
+	return whole
 }
 
 // Decline records that the user does not trust what was read.
