@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -64,8 +65,8 @@ type Local interface {
 	Use() (running, waiting, sent int, ok bool)
 	// Changed reports that the part of this process has changed.
 	Changed()
-	// Hold reports that in another process the provider has asked for a pause or, if down is set, has failed until
-	// its circuit has opened. If d is 0, it answers again.
+	// Hold reports that the provider has asked another process for a pause or, if down is set, has failed there until
+	// the circuit has opened. If d is 0, it answers again.
 	Hold(down bool, d time.Duration)
 }
 
@@ -215,16 +216,15 @@ func (c *circuit) refuses(now time.Time) (wait time.Duration, no bool) {
 	return trialWait, c.trying
 }
 
-// hold opens the circuit for a time, or closes it if d is 0, because another process has.
-func (c *circuit) hold(d time.Duration, now time.Time) (opened bool) {
-	opened = d > 0 && c.failures > 0 && !c.open
+// hold takes the report of another process that the provider is down or answers again. The reason may be the network of
+// that process, so the next request of this one decides: one failure opens the circuit, one answer closes it.
+func (c *circuit) hold(down bool, now time.Time) {
 	switch {
-	case d == 0:
-		c.open, c.recent = false, c.recent[:0]
-	case c.failures > 0:
-		c.open, c.until, c.recent = true, now.Add(min(d, c.pause)), c.recent[:0]
+	case !down:
+		c.until = now
+	case !c.open && c.failures > 0:
+		c.recent = slices.Repeat([]time.Time{now}, c.failures-1)
 	}
-	return opened
 }
 
 // admit lets a request pass that refuses did not refuse; trial reports whether it is a trial.

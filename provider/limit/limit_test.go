@@ -627,21 +627,42 @@ func TestShare_Part(t *testing.T) {
 	})
 }
 
-// What the provider asks of one process holds for the others: a pause, and that it is down until it answers one of them.
+// A pause that the provider asks of one process applies to the others. That it is down for one of them makes the others
+// careful: each finds out by itself, since the reason may be the network of the one.
 func TestShare_Holds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var err error
 		s := &server{reply: func(context.Context, int) error { return err }}
-		part := &shared{concurrent: 9, rate: 9}
-		m := limit.New(s, limit.Options{Failures: 1, Open: 10 * time.Second, Share: func(l limit.Local) limit.Share {
+		part := &shared{concurrent: 9, rate: 99}
+		m := limit.New(s, limit.Options{Failures: 3, Open: 10 * time.Second, Share: func(l limit.Local) limit.Share {
 			part.local = l
 			return part
 		}})
-		part.local.Hold(true, time.Hour)
-		if err := send(t.Context(), m, ""); err == nil {
-			t.Error("a provider was asked that is down for another process")
+		asked := func(want bool, class toolcrib.ErrorClass) {
+			t.Helper()
+			if err = nil; class != "" {
+				err = &toolcrib.ModelError{Class: class}
+			}
+			before := len(s.sent)
+			_ = send(t.Context(), m, "")
+			if got := len(s.sent) > before; got != want {
+				t.Errorf("the provider was asked: %v, want %v", got, want)
+			}
 		}
+		part.local.Hold(true, time.Hour)
+		asked(true, "") // it is reached here
+		asked(true, toolcrib.ErrNetwork)
+		asked(true, toolcrib.ErrNetwork)
+		asked(true, "")
+		part.local.Hold(true, time.Hour)
+		asked(true, toolcrib.ErrNetwork)
+		asked(false, toolcrib.ErrNetwork)
+		part.local.Hold(true, 0) // it answers another process
+		asked(true, toolcrib.ErrNetwork)
+		asked(false, "")
 		part.local.Hold(true, 0)
+		asked(true, "")
+		asked(true, "")
 		began := time.Now()
 		part.local.Hold(false, 5*time.Second)
 		if err := send(t.Context(), m, ""); err != nil || time.Since(began) != 5*time.Second {
@@ -649,13 +670,7 @@ func TestShare_Holds(t *testing.T) {
 		}
 		err = &toolcrib.ModelError{Class: toolcrib.ErrRateLimit, RetryAfter: 5 * time.Second}
 		_ = send(t.Context(), m, "")
-		time.Sleep(5 * time.Second)
-		err = class(toolcrib.ErrOverloaded)
-		_ = send(t.Context(), m, "")
-		time.Sleep(10 * time.Second)
-		err = nil
-		_ = send(t.Context(), m, "")
-		if want := "[false 5s true 10s true 0s]"; fmt.Sprint(part.told) != want {
+		if want := "[true 10s true 10s true 0s false 5s]"; fmt.Sprint(part.told) != want {
 			t.Errorf("told %v, want %s", part.told, want)
 		}
 	})

@@ -68,11 +68,10 @@ func (w local) Hold(down bool, d time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !down:
+	if down {
+		l.circuit.hold(d > 0, time.Now())
+	} else {
 		l.pause(min(d, MaxPause))
-	case l.circuit.hold(d, time.Now()):
-		l.open()
 	}
 	l.wake()
 }
