@@ -87,6 +87,7 @@ func (b *Bus) refused(err error) {
 		b.Log.Debug("the bus reports an error", "error", err)
 	} else if denied := b.permitted(); denied != nil {
 		b.failed(denied)
+		b.first(denied)
 	}
 }
 

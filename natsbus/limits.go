@@ -282,7 +282,7 @@ func (l *Limit) read(ctx context.Context) (d division, revision uint64, err erro
 	if err != nil {
 		return d, 0, err
 	}
-	if _, body, ok := l.bus.seal.open(subject, m.Data); !ok || json.Unmarshal(body, &d) != nil || d.Users == nil {
+	if _, body, _, ok := l.bus.seal.open(subject, m.Data); !ok || json.Unmarshal(body, &d) != nil || d.Users == nil {
 		d = division{Users: map[string]*share{}}
 	}
 	for id, s := range d.Users {

@@ -7,6 +7,7 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -37,20 +38,25 @@ const (
 	maxKeys   = 1000 // keys of senders that are kept
 )
 
-// sealer encrypts and authenticates messages. Each sender has a key of its own, derived from the shared one, so that
-// random nonces do not repeat.
+// messageLasts is how old a message may be, so that one that was recorded cannot be sent again later. The clocks of the
+// servers differ by less.
+const messageLasts = time.Minute
+
+// sealer encrypts and authenticates messages with their time. Each sender has a key of its own, derived from the shared
+// one, so that random nonces do not repeat.
 type sealer struct {
 	key  []byte
 	self [16]byte
+	now  func() time.Time
 	mu   sync.Mutex
 	keys map[[16]byte]cipher.AEAD
 }
 
-func (s *sealer) init(key []byte) error {
+func (s *sealer) init(key []byte, now func() time.Time) error {
 	if len(key) < 16 {
 		return errors.New("the key of the bus is too short")
 	}
-	s.key, s.keys = key, map[[16]byte]cipher.AEAD{}
+	s.key, s.now, s.keys = key, now, map[[16]byte]cipher.AEAD{}
 	_, _ = rand.Read(s.self[:]) // does not fail
 	return nil
 }
@@ -86,21 +92,43 @@ func (s *sealer) seal(subject string, body []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	return c.Seal(slices.Clone(s.self[:]), nil, body, []byte(subject))
+	text := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(body)), uint64(s.now().UnixMilli()))
+	return c.Seal(slices.Clone(s.self[:]), nil, append(text, body...), []byte(subject))
 }
 
-// open returns the body of a message, and false if no server of this database has sent it with this subject.
-func (s *sealer) open(subject string, data []byte) (sender string, body []byte, ok bool) {
+// open returns the body of a message and how old it is, and false if no server of this database has sent it with this
+// subject.
+func (s *sealer) open(subject string, data []byte) (sender string, body []byte, age time.Duration, ok bool) {
 	if len(data) < 16 {
-		return "", nil, false
+		return "", nil, 0, false
 	}
 	c, err := s.of([16]byte(data))
 	if err != nil {
-		return "", nil, false
+		return "", nil, 0, false
 	}
-	body, err = c.Open(nil, nil, data[16:], []byte(subject))
-	return string(data[:16]), body, err == nil
+	text, err := c.Open(nil, nil, data[16:], []byte(subject))
+	if err != nil || len(text) < 8 {
+		return "", nil, 0, false
+	}
+	age = s.now().Sub(time.UnixMilli(int64(binary.BigEndian.Uint64(text))))
+	return string(data[:16]), text[8:], age, true
 }
+
+// drop records that a message is not used.
+func (b *Bus) drop(subject, why string) {
+	if b.dropped.Add(1) == 1 {
+		b.Log.Warn("messages on the bus are dropped", "first", subject, "because", why)
+	}
+}
+
+// Dropped returns the number of messages that were dropped because they were not sealed by a server of this database,
+// or are too old.
+func (b *Bus) Dropped() int64 { return b.dropped.Load() }
+
+const (
+	notSealed = "no server of this database has sealed it"
+	notRecent = "it is older than a minute, or the clocks of the servers differ by that"
+)
 
 // tell sends a message to the other servers, unless the bus is gone or too many messages wait. It does not block.
 // about is part of the subject: the ID of a run, or another word of letters, digits, - and _.
@@ -161,16 +189,25 @@ func (b *Bus) receive(kind kind, about string, do func(sender, about string, bod
 	if about == "" {
 		subject += "*"
 	}
-	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
-		if sender, body, ok := b.seal.open(m.Subject, m.Data); ok && sender != string(b.seal.self[:]) {
+	got := func(m *nats.Msg) {
+		switch sender, body, age, ok := b.seal.open(m.Subject, m.Data); {
+		case !ok:
+			b.drop(m.Subject, notSealed)
+		case age.Abs() > messageLasts:
+			b.drop(m.Subject, notRecent)
+		case sender != string(b.seal.self[:]):
 			do(sender, strings.TrimPrefix(m.Subject, prefix), body)
 		}
-	})
-	if err != nil { // only if the connection is closed
-		return func() {}
 	}
-	_ = sub.SetPendingLimits(maxIn, maxInSize)
-	return func() { _ = sub.Unsubscribe() }
+	made := make(chan *nats.Subscription, 1)
+	b.running.Go(func() { // it waits while the connection is being made
+		sub, err := b.conn.Subscribe(subject, got)
+		if err == nil { // otherwise the connection is closed
+			_ = sub.SetPendingLimits(maxIn, maxInSize)
+		}
+		made <- sub
+	})
+	return func() { _ = (<-made).Unsubscribe() }
 }
 
 // token reports whether a word can be part of a subject.
@@ -224,8 +261,11 @@ func (b *Bus) present() {
 		return
 	}
 	b.running.Go(func() {
-		body, _ := json.Marshal(b.Self) // does not fail
-		for {
+		for self := b.Self; ; {
+			if b.Config != nil {
+				self.Config = b.Config()
+			}
+			body, _ := json.Marshal(self) // does not fail
 			b.tell(here, "server", body)
 			select {
 			case <-time.After(HereEvery):

@@ -5,10 +5,13 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +32,8 @@ const (
 	pingEvery = 3 * time.Second
 	// repairEvery is the pause between two attempts to declare the streams.
 	repairEvery = time.Second
+	// startWait is how long [Open] waits for the bus to show whether it can be used.
+	startWait = 2 * time.Second
 )
 
 // Options configure a [Bus].
@@ -52,6 +57,10 @@ type Options struct {
 	Key []byte
 	// Self describes this server to the others.
 	Self Server
+	// Config returns the hash of the configuration in effect, Self.Config. If nil, that does not change.
+	Config func() string
+	// Now returns the time of messages. If nil, it is time.Now.
+	Now func() time.Time
 	// Log receives what happens to the connection. If nil, nothing is logged.
 	Log *slog.Logger
 }
@@ -70,6 +79,7 @@ type Bus struct {
 	running sync.WaitGroup
 	out     chan *nats.Msg // what waits to be sent
 	broken  chan struct{}  // has room for one; signals that the streams are to be declared
+	opened  chan error     // has room for one; the result of the first attempt to use the cluster
 	seal    sealer
 	records atomic.Pointer[jetstream.Stream] // of limits
 
@@ -78,6 +88,8 @@ type Bus struct {
 	ready  chan struct{} // closed while the state is Connected
 	peers  map[string]peer
 	limits int // users of limits
+
+	dropped atomic.Int64
 }
 
 // State is the state of the connection to a cluster.
@@ -90,13 +102,13 @@ type State struct {
 	Problem   string    // why it is not connected
 }
 
-// Open connects to the cluster, or starts a NATS server in this process. If the cluster cannot be reached, Open
-// returns a bus that connects as soon as possible. If the cluster refuses the connection, or has no JetStream, Open
-// returns an error that says what to do.
+// Open connects to the cluster, or starts a NATS server in this process. If the cluster cannot be reached within two
+// seconds, Open returns a bus that connects as soon as possible; without a queue in this process, it waits longer. If
+// the cluster refuses the connection, or has no JetStream, Open returns an error that says what to do.
 func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 	b := &Bus{
 		Options: o, out: make(chan *nats.Msg, maxOut), broken: make(chan struct{}, 1),
-		peers: map[string]peer{}, ready: make(chan struct{}),
+		opened: make(chan error, 1), peers: map[string]peer{}, ready: make(chan struct{}),
 	}
 	if b.Log == nil {
 		b.Log = slog.New(slog.DiscardHandler)
@@ -115,16 +127,38 @@ func Open(ctx context.Context, o Options) (_ *Bus, err error) {
 	if o.URL == "" {
 		return b, nil
 	}
-	if err := b.seal.init(o.Key); err != nil {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if err := b.seal.init(o.Key, o.Now); err != nil {
 		return nil, err
 	}
-	if err := b.connect(ctx); err != nil {
+	if err := b.connect(); err != nil {
 		return nil, err
 	}
 	b.running.Go(b.send)
 	b.running.Go(b.repair)
 	b.present()
-	return b, nil
+	return b, b.await(ctx)
+}
+
+// await waits for the first attempt to use the cluster, which continues after that.
+func (b *Bus) await(ctx context.Context) error {
+	wait := startWait
+	if b.Dir == "" {
+		wait = 2 * patience
+	}
+	var err error
+	select {
+	case err = <-b.opened:
+	case <-time.After(wait):
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if s := b.State(); err == nil && !s.Connected && s.Problem == "" {
+		b.failed(errUnreachable)
+	}
+	return err
 }
 
 // embed starts a NATS server in this process, without a listener.
@@ -165,48 +199,86 @@ func (n names) subject(parts ...string) string {
 
 func (n names) stream(name string) string { return "toolcrib_" + version + "_" + n.id + "_" + name }
 
-// connect connects to the cluster and declares the streams.
-func (b *Bus) connect(ctx context.Context) error {
+// dialer fails at once for the first attempts, which [nats.Connect] waits for. Others are made in the background.
+type dialer struct {
+	bus  *Bus
+	left atomic.Int64 // attempts that fail
+}
+
+// Dial implements [nats.CustomDialer].
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if d.left.Add(-1) >= 0 {
+		return nil, errUnreachable
+	}
+	c, err := (&net.Dialer{Timeout: patience}).DialContext(d.bus.ctx, network, address)
+	if err != nil {
+		d.bus.failed(fmt.Errorf("%w: %w", errUnreachable, err))
+	}
+	return c, err
+}
+
+// connect begins to connect to the cluster.
+func (b *Bus) connect() error {
 	options, err := b.connectOptions()
 	if err != nil {
 		return err
 	}
-	b.conn, err = nats.Connect(b.URL, options...)
+	dial := &dialer{bus: b}
+	dial.left.Store(int64(strings.Count(b.URL, ",")) + 1)
+	made := make(chan struct{})
+	defer close(made)
+	b.conn, err = nats.Connect(b.URL, append(options, nats.SetCustomDialer(dial), nats.SkipHostLookup(),
+		nats.RetryOnFailedConnect(true), nats.CustomReconnectDelay(func(attempts int) time.Duration {
+			<-made
+			return b.again(attempts)
+		}))...)
 	if err != nil {
-		if err = b.explain(err); !errors.Is(err, errUnreachable) {
-			return err
-		}
-		b.failed(err)
-		if b.conn, err = nats.Connect(b.URL, append(options, nats.RetryOnFailedConnect(true))...); err != nil {
-			return b.explain(err)
-		}
+		return b.explain(err)
 	}
 	if b.js, err = jetstream.New(b.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return b.explain(err)
 	}
 	b.far = &jobs{
-		conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage, bytes: maxFile, replicas: 3,
-	}
-	if !b.conn.IsConnected() {
-		return nil
-	}
-	err = b.declare(ctx)
-	if err == nil {
-		err = b.probe()
-	}
-	if err != nil && !errors.Is(err, errUnreachable) {
-		return err
+		conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage, bytes: maxFile, replicas: 3, bus: b,
 	}
 	return nil
+}
+
+// again returns the pause before all addresses of the cluster are tried again.
+func (b *Bus) again(attempts int) time.Duration {
+	if attempts <= 1 {
+		return 0
+	}
+	err := b.explain(b.conn.LastError()) // of the handshake; others are reported
+	if err != nil {
+		b.failed(err)
+	}
+	b.first(cmp.Or(err, errUnreachable))
+	return repairEvery/4 + rand.N(repairEvery)
+}
+
+// first reports the result of the first attempt to use the cluster. If it may pass, it is not an error.
+func (b *Bus) first(err error) {
+	if errors.Is(err, errUnreachable) {
+		err = nil
+	}
+	select {
+	case b.opened <- err:
+	default:
+	}
 }
 
 func (b *Bus) connectOptions() ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name("toolcrib " + b.Self.Name), nats.Timeout(patience), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
-		nats.ReconnectWait(repairEvery / 4), nats.ReconnectJitter(repairEvery, repairEvery), nats.PingInterval(pingEvery),
+		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(2), nats.FlusherTimeout(pingEvery), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(b.explain(err)) }),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.failed(b.explain(err)) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			if !errors.Is(err, errUnreachable) { // of the dialer
+				b.failed(b.explain(err))
+			}
+		}),
 		nats.ConnectHandler(func(*nats.Conn) { b.wake() }), nats.ReconnectHandler(func(*nats.Conn) { b.wake() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.refused(err) }),
 	}
@@ -228,6 +300,9 @@ func (b *Bus) declare(ctx context.Context) error {
 	copies, err := b.far.declare(ctx)
 	if err == nil {
 		err = b.declareLimits(ctx)
+	}
+	if err == nil {
+		err = b.probe()
 	}
 	if err != nil {
 		err = b.explain(err)
@@ -289,14 +364,17 @@ func (b *Bus) repair() {
 		case <-b.ctx.Done():
 			return
 		}
-		if b.conn.IsConnected() && b.declare(b.ctx) == nil {
+		if !b.conn.IsConnected() {
+			continue // it wakes this goroutine
+		}
+		err := b.declare(b.ctx)
+		b.first(err)
+		if err == nil {
 			continue
 		}
 		select {
 		case <-time.After(repairEvery):
-			if b.conn.IsConnected() && !b.State().Connected {
-				b.wake()
-			}
+			b.wake()
 		case <-b.ctx.Done():
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,8 +134,8 @@ func TestMessages_Sealed(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
 	var users [2]*user
 	for i := range users {
-		users[i] = &user{held: make(chan string, 100)}
-		users[i].l = open(t, c.URL(), string(rune('a'+i))).Limit("openai", 0, 0, users[i])
+		users[i] = &user{held: make(chan string, 100), b: open(t, c.URL(), string(rune('a'+i)))}
+		users[i].l = users[i].b.Limit("openai", 0, 0, users[i])
 	}
 	intruder, err := nats.Connect(c.URL())
 	if err != nil {
@@ -193,18 +194,121 @@ func TestMessages_Sealed(t *testing.T) {
 		<-users[1].held
 	}
 	hear(5*time.Second, "true 5s")
+	waittest.Until(t, "the messages of others were dropped", func() bool { return users[1].b.Dropped() >= 4 })
+}
+
+// A message that was recorded cannot be sent again after a minute.
+func TestMessages_Replayed(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	var late atomic.Int64
+	o := options(t, c.URL(), "b")
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	b, err := natsbus.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	got := make(chan string, 100)
+	b.Receive("hint", func(body []byte) { got <- string(body) })
+	intruder, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer intruder.Close()
+	seen, err := intruder.SubscribeSync("toolcrib.v1.db1.hint.*")
+	if err == nil {
+		err = intruder.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := open(t, c.URL(), "a")
+	waittest.Until(t, "a message came", func() bool {
+		a.Send("hint", "", []byte("x"))
+		select {
+		case <-got:
+			return true
+		case <-time.After(100 * time.Millisecond):
+			return false
+		}
+	})
+	m, err := seen.NextMsg(waittest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Store(int64(2 * time.Minute))
+	before := b.Dropped()
+	for range 3 {
+		if err := intruder.Publish(m.Subject, m.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waittest.Until(t, "the old messages were dropped", func() bool { return b.Dropped() >= before+3 })
+}
+
+// A run in the queue is one that a server of this database has put there, however long ago.
+func TestQueue_Sealed(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	o := options(t, c.URL(), "a")
+	o.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	a, err := natsbus.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	b := open(t, c.URL(), "b")
+	nc, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, a, "run_A", true)
+	s, err := js.Stream(t.Context(), "toolcrib_v1_db1_runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := s.GetLastMsgForSubject(t.Context(), "toolcrib.v1.db1.runs.run_A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, body := range map[string][]byte{"run_X": nil, "run_Y": []byte("forged, with some length"), "run_Z": sealed.Data} {
+		if _, err := js.Publish(t.Context(), "toolcrib.v1.db1.runs."+run, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, a, "run_B", true)
+	taken(t, b, "run_A")
+	taken(t, b, "run_B")
+	if n := b.Dropped(); n != 3 {
+		t.Errorf("%d were dropped, want 3", n)
+	}
 }
 
 // The servers of a database know of each other.
 func TestServers(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
-	a, b := open(t, c.URL(), "a"), open(t, c.URL(), "b")
+	var config atomic.Value
+	config.Store("old")
+	o := options(t, c.URL(), "b")
+	o.Config = func() string { return config.Load().(string) }
+	b, err := natsbus.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	a := open(t, c.URL(), "a")
 	for _, one := range []*natsbus.Bus{a, b} {
 		waittest.Until(t, "it has heard of the other", func() bool { return len(one.Others()) == 1 })
 	}
-	if other := a.Others()[0]; other.Name != "b" || other.Version != "1" {
+	if other := a.Others()[0]; other.Name != "b" || other.Version != "1" || other.Config != "old" {
 		t.Errorf("%+v", other)
 	}
+	config.Store("reloaded")
+	waittest.Until(t, "its new configuration is known", func() bool { return a.Others()[0].Config == "reloaded" })
 	b.Close()
 	waittest.Until(t, "b has left", func() bool { return len(a.Others()) == 0 })
 }
@@ -245,6 +349,7 @@ func TestOpen_Errors(t *testing.T) {
 		t.Run(one.name, func(t *testing.T) {
 			c := natstest.Start(t, 1, one.server)
 			o := options(t, c.URL(), "a")
+			o.Dir = "" // it waits for the bus, however slow this machine is
 			if one.change != nil {
 				one.change(&o)
 			}
@@ -303,9 +408,45 @@ func TestOpen_BeforeTheBus(t *testing.T) {
 	connected(t, a)
 }
 
+// A bus that accepts connections and says nothing does not keep a server from starting.
+func TestOpen_SilentBus(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	c.Relay(0).Stall()
+	url := strings.Repeat(c.URL()+",", 7) + c.URL()
+	began := time.Now()
+	a := open(t, url, "a")
+	a.Receive("hint", func([]byte) {})
+	l := a.Limit("openai", 1, 0, &user{})
+	if took := time.Since(began); took > 20*time.Second { // each address is waited for 5 s
+		t.Errorf("the start took %s", took)
+	}
+	if s := a.State(); s.Connected || !strings.Contains(s.Problem, "does not answer") {
+		t.Errorf("state %+v", s)
+	}
+	if l == nil {
+		t.Error("there is no limit")
+	}
+	put(t, a, "run_A", true)
+	taken(t, a, "run_A")
+	c.Relay(0).Heal()
+	connected(t, a)
+}
+
+// What keeps a server from the bus for good is known also if it is found after the start.
+func TestOpen_WrongAfterTheStart(t *testing.T) {
+	c := natstest.Start(t, 1, func(o *server.Options) { o.Users = []*server.User{{Username: "u", Password: "p"}} })
+	c.Kill(0)
+	a := open(t, c.URL(), "a")
+	c.Restart(0)
+	waittest.Until(t, "the reason is known", func() bool {
+		return strings.Contains(a.State().Problem, "refuses the credentials")
+	})
+}
+
 // user is a user of a limit that holds as many places as it wants.
 type user struct {
 	mu                     sync.Mutex
+	b                      *natsbus.Bus
 	l                      *natsbus.Limit
 	running, waiting, sent int
 	held                   chan string

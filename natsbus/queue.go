@@ -34,7 +34,8 @@ type jobs struct {
 	names    names
 	storage  jetstream.StorageType
 	bytes    int64
-	replicas int // wanted, if the cluster has so many servers
+	replicas int  // wanted, if the cluster has so many servers
+	bus      *Bus // seals the messages; nil in one process
 	worker   atomic.Pointer[jetstream.Consumer]
 }
 
@@ -59,7 +60,11 @@ func (j *jobs) declare(ctx context.Context) (copies int, err error) {
 
 // put adds a run. It reports false if the run is there already.
 func (j *jobs) put(ctx context.Context, run toolcrib.RunID) (bool, error) {
-	_, err := j.js.Publish(ctx, j.names.subject(runs, string(run)), nil, jetstream.WithExpectLastSequencePerSubject(0),
+	subject, body := j.names.subject(runs, string(run)), []byte(nil)
+	if j.bus != nil {
+		body = j.bus.seal.seal(subject, nil)
+	}
+	_, err := j.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0),
 		jetstream.WithRetryAttempts(0))
 	if another(err) {
 		return false, nil
@@ -82,6 +87,9 @@ func (j *jobs) take(ctx context.Context) (toolcrib.RunID, error) {
 			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWait)
 			_ = m.DoubleAck(within)
 			cancel()
+			if !j.sealed(m) {
+				continue
+			}
 			return toolcrib.RunID(strings.TrimPrefix(m.Subject(), j.names.subject(runs, ""))), nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
@@ -89,6 +97,19 @@ func (j *jobs) take(ctx context.Context) (toolcrib.RunID, error) {
 			return "", err
 		}
 	}
+}
+
+// sealed reports whether a server of this database has queued a run, however long ago: what the run is to do is in the
+// store.
+func (j *jobs) sealed(m jetstream.Msg) bool {
+	if j.bus == nil {
+		return true
+	}
+	_, _, _, ok := j.bus.seal.open(m.Subject(), m.Data())
+	if !ok {
+		j.bus.drop(m.Subject(), notSealed)
+	}
+	return ok
 }
 
 // depth returns the number of runs that no worker has taken.

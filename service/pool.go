@@ -28,7 +28,7 @@ type Pool struct {
 // NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
 // runs are queued by the bus. wrap may replace the queue; it may be nil.
 func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) (*Pool, error) {
-	bus, err := s.Env.OpenBus(context.Background(), true, log)
+	bus, err := s.Env.OpenBus(context.Background(), func() string { return s.Current().Env.Config.Hash() }, log)
 	if err != nil {
 		return nil, err
 	}

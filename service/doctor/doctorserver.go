@@ -108,7 +108,10 @@ func (d *Doctor) checkBus(ctx context.Context) (detail, fix string, err error) {
 	if d.Env.Config.Bus.URL.IsEmpty() {
 		return "none; one server, or several with limits of their own", "", nil
 	}
-	bus, err := d.Env.OpenBus(ctx, false, nil)
+	if d.Env.Store == nil {
+		return "", "see database", errors.New("the database is not open")
+	}
+	bus, err := d.Env.OpenBus(ctx, nil, nil)
 	if err != nil {
 		return "", "", err
 	}

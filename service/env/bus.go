@@ -9,14 +9,16 @@ import (
 	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/gate/folderid"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/natsbus"
 )
 
-// OpenBus connects to the bus of the configuration, or makes one in this process. If serves is set, it has a queue, and
-// the other servers of the database see this one.
-func (e *Env) OpenBus(ctx context.Context, serves bool, log *slog.Logger) (*natsbus.Bus, error) {
+// OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
+// queue, and the other servers of the database see this one, with the hash of the configuration in effect, which hash
+// returns. The store must be open.
+func (e *Env) OpenBus(ctx context.Context, hash func() string, log *slog.Logger) (*natsbus.Bus, error) {
 	c, o, r := &e.Config.Bus, natsbus.Options{Log: log}, e.Resolver()
 	for _, f := range []struct {
 		value config.Value
@@ -39,19 +41,38 @@ func (e *Env) OpenBus(ctx context.Context, serves bool, log *slog.Logger) (*nats
 		if err != nil {
 			return nil, err
 		}
-		o.Database, o.Key = hex.EncodeToString(keys.Derive("name on the bus")[:8]), keys.Derive("messages on the bus")
+		id, err := e.databaseID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		o.Database = hex.EncodeToString(keys.Derive("name on the bus of " + id)[:8])
+		o.Key = keys.Derive("messages on the bus of " + id)
 	}
-	if serves {
+	if hash != nil {
 		o.Dir = filepath.Join(e.DataDir, "queue")
 		host, _ := os.Hostname() // for people
 		o.Self = natsbus.Server{
-			Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Version: version.Version(), Config: e.Config.Hash(),
-			Started: e.Started,
+			Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Version: version.Version(), Started: e.Started,
 		}
+		o.Config = hash
 	}
 	b, err := natsbus.Open(ctx, o)
 	if err != nil && o.URL != "" {
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	return b, err
+}
+
+// databaseID distinguishes the database from others, also from copies of it with the same keys.
+func (e *Env) databaseID(ctx context.Context) (string, error) {
+	if s, ok := e.Store.(interface {
+		Identity(ctx context.Context) (string, error)
+	}); ok {
+		return s.Identity(ctx)
+	}
+	dir, err := filepath.EvalSymlinks(e.DataDir)
+	if err != nil {
+		return "", err
+	}
+	return folderid.Of(dir)
 }

@@ -65,6 +65,7 @@ type Options struct {
 // Store is an open database. It is safe for use by many goroutines.
 type Store struct {
 	*sqlstore.Store
+	db *database
 }
 
 // Open opens the database at an address, as libpq takes it. It changes nothing and returns an error if
@@ -130,7 +131,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 		return nil, err
 	}
 	if o.ReadOnly {
-		return &Store{sqlstore.New(made)}, nil
+		return &Store{sqlstore.New(made), d}, nil
 	}
 	w, err := openWriter(ctx, d)
 	if err != nil {
@@ -145,7 +146,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 		return nil, errors.Join(err, w.Close())
 	}
 	made.Writer = w
-	s := &Store{sqlstore.New(made)}
+	s := &Store{sqlstore.New(made), d}
 	if err := s.CheckOpened(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -1,0 +1,64 @@
+package env_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/natstest"
+	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/service/env"
+)
+
+// A copy of a data folder has the same keys, and neither sees the runs of the other on the bus.
+func TestOpenBus_CopiedFolder(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "toolcrib.yaml")
+	if err := os.WriteFile(file, []byte("bus: {url: '"+c.URL()+"'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := config.Load(config.Source{Path: file, Origin: config.OriginFlag}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(data string) {
+		e := env.New(env.Options{Config: loaded, DataDir: filepath.Join(dir, data), Driver: env.DriverServer})
+		if err := e.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = e.Close() })
+		b, err := e.OpenBus(t.Context(), func() string { return "" }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		waittest.Until(t, "connected", func() bool { return b.State().Connected })
+	}
+	open("one")
+	open("one") // a second server of the folder
+	if err := os.CopyFS(filepath.Join(dir, "two"), os.DirFS(filepath.Join(dir, "one"))); err != nil {
+		t.Fatal(err)
+	}
+	open("two")
+	nc, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := 0
+	for range js.StreamNames(t.Context()).Name() {
+		streams++
+	}
+	if streams != 4 { // the runs and the limits of each
+		t.Errorf("%d streams, want 4", streams)
+	}
+}
