@@ -44,7 +44,7 @@ type message struct {
 	Run     toolcrib.RunID  `json:"run"`
 	Reader  string          `json:"reader,omitempty"`
 	Attends bool            `json:"attends,omitempty"`
-	Drive   int64           `json:"drive,omitempty"` // when the drive began: a later one has a larger number
+	Drive   toolcrib.Seq    `json:"drive,omitempty"` // last event before the drive: a later one has a larger number
 	N       uint64          `json:"n,omitempty"`
 	After   toolcrib.Seq    `json:"after,omitempty"`
 	Event   string          `json:"event,omitempty"`
@@ -60,7 +60,7 @@ type reader struct {
 
 // numbered is the last message of a drive that was received.
 type numbered struct {
-	drive int64
+	drive toolcrib.Seq
 	n     uint64
 }
 
@@ -152,7 +152,7 @@ func (p *Pool) forward(d *Drive, f *queuedFrame, attended, do bool) (some bool) 
 		if m == nil {
 			d.forwarded++
 			m = &message{
-				Run: d.run, Drive: d.began.UnixNano(), N: d.forwarded, After: f.after, Attends: attended,
+				Run: d.run, Drive: d.after, N: d.forwarded, After: f.after, Attends: attended,
 			}
 			if f.Seq == 0 && f.Event != "" {
 				m.Event = f.Event

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/natstest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -76,6 +78,72 @@ func TestBus_FollowedElsewhere(t *testing.T) {
 	}
 	if rec := h.record(d.ID()); rec.Status != toolcrib.StatusCompleted || rec.LastSeq != last {
 		t.Errorf("%s, event %d of %d", rec.Status, last, rec.LastSeq)
+	}
+}
+
+// idle is a queue that gives out no run.
+type idle struct{ queue.Queue }
+
+func (idle) Take(ctx context.Context) (toolcrib.RunID, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// The pieces of a reply reach a reader on a third server when another server has taken the run over.
+func TestBus_FollowedAfterTakeover(t *testing.T) {
+	seen, asked := make(chan string, 1000), make(chan struct{}, 10)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		for {
+			_, _ = io.WriteString(w, "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"choices\":"+
+				"[{\"index\":0,\"delta\":{\"content\":\"piece;\"}}]}\n\n")
+			w.(http.Flusher).Flush()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	defer api.Close()
+	t.Setenv("POOL_TEST_API", api.URL)
+	h := newHouse(t, "bus: {url: '"+natstest.Start(t, 1, nil).URL()+"'}\n")
+	_, reads := h.open(0, func(q queue.Queue) queue.Queue { return idle{q} })
+	first, pool := h.open(0, nil)
+	h.s, h.pool = first, pool
+	d := h.start("remote")
+	ctx, cancel := context.WithCancel(t.Context())
+	followed := make(chan error, 1)
+	go func() {
+		followed <- reads.Follow(ctx, ann, worker.Follow{Run: string(d.ID())}, func(f journal.Frame) error {
+			if f.Event == journal.FrameToken {
+				select {
+				case seen <- f.Data.(journal.TextView).Text:
+				default:
+				}
+			}
+			return nil
+		})
+	}()
+	<-asked
+	<-seen
+	h.s, h.pool = h.open(0, nil)
+	if err := errors.Join(pool.Close(t.Context()), first.Drivers.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-asked // by the other server
+	for len(seen) > 0 {
+		<-seen
+	}
+	select {
+	case <-seen:
+	case <-time.After(patience):
+		t.Error("no piece of a reply after the run was taken over")
+	}
+	cancel()
+	<-followed
+	if _, err := h.pool.Cancel(t.Context(), ann, string(d.ID())); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -33,7 +33,7 @@ type Drive struct {
 	approve agent.Approve // decision of who about calls that need an approval, or ""; not journaled
 	sent    toolcrib.Seq  // last kept frame that the subscriptions have received
 
-	began     time.Time
+	after     toolcrib.Seq      // last event of the run before its worker took it
 	readers   map[string]reader // other servers that follow the run, by their IDs
 	forwarded uint64            // number of the last message to them
 }

@@ -241,6 +241,7 @@ type following struct {
 	write func(journal.Frame) error
 	ended bool
 	begun bool         // a drive has begun, and its first kept frame has not been read
+	read  toolcrib.Seq // last event that was read from the store; not all are frames
 	seen  toolcrib.Seq // last event of the run when the store was read, or an earlier one
 	soon  bool         // the run is parked and is about to continue; see [Pool.continues]
 }
@@ -279,7 +280,7 @@ func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, er
 	case frame.Seq == 0 && frame.after < f.After:
 		return false, nil // the kept frame that it belongs to was read from the store
 	case frame.remote:
-		if err := f.readTo(ctx, frame.after); err != nil || frame.after != f.After {
+		if err := f.readTo(ctx, frame.after); err != nil || frame.after > max(f.read, f.After) {
 			return false, err // what it belongs to cannot be read yet
 		}
 	case frame.Event == "":
@@ -297,10 +298,10 @@ func (f *following) next(ctx context.Context, frame queuedFrame) (stale bool, er
 
 // readTo writes the frames in the store up to a number.
 func (f *following) readTo(ctx context.Context, seq toolcrib.Seq) error {
-	if f.After >= seq {
+	if max(f.read, f.After) >= seq {
 		return nil
 	}
-	for e, err := range f.pool.env.Store.Read(ctx, f.run, f.After) {
+	for e, err := range f.pool.env.Store.Read(ctx, f.run, max(f.read, f.After)) {
 		if err != nil {
 			return err
 		}
@@ -312,6 +313,7 @@ func (f *following) readTo(ctx context.Context, seq toolcrib.Seq) error {
 				return err
 			}
 		}
+		f.read = e.Seq
 	}
 	return nil
 }

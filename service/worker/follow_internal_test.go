@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"strconv"
 	"testing"
 	"time"
@@ -69,5 +70,44 @@ func TestUntilSweep(t *testing.T) {
 		if got := untilSweep(took); got != want {
 			t.Errorf("after a sweep of %v: %v, want %v", took, got, want)
 		}
+	}
+}
+
+// onBus is a bus that keeps the last message.
+type onBus struct{ last []byte }
+
+func (*onBus) ID() string                        { return "here" }
+func (b *onBus) Send(_, _ string, body []byte)   { b.last = body }
+func (*onBus) Receive(string, func(body []byte)) {}
+
+// Pieces of an earlier drive that come late are left out, whatever the clocks of the servers.
+func TestBus_DrivesInOrder(t *testing.T) {
+	b := &onBus{}
+	from := &Pool{bus: b, drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{}}
+	s := &Subscription{ready: make(chan struct{}, 1)}
+	to := &Pool{
+		follow: map[toolcrib.RunID]map[*Subscription]bool{"run_a": {s: true}}, heard: map[toolcrib.RunID]numbered{},
+	}
+	drives := map[toolcrib.Seq]*Drive{}
+	for _, after := range []toolcrib.Seq{9, 3} { // the clock of the server that takes the run over is behind
+		d := from.newDrive("run_a")
+		d.after, d.readers = after, map[string]reader{"there": {until: time.Now().Add(time.Hour)}}
+		drives[after] = d
+	}
+	for i, after := range []toolcrib.Seq{3, 9, 3, 9} {
+		view := journal.TextView{Text: strconv.Itoa(i)}
+		from.forward(drives[after], &queuedFrame{Frame: journal.Frame{Event: journal.FrameToken, Data: view}, after: after}, false, true)
+		var m message
+		if err := json.Unmarshal(b.last, &m); err != nil {
+			t.Fatal(err)
+		}
+		to.hear(&m)
+	}
+	said := ""
+	for _, f := range s.queue {
+		said += f.Data.(journal.TextView).Text
+	}
+	if said != "013" {
+		t.Errorf("pieces %s, want 0, 1 and 3", said)
 	}
 }

@@ -339,7 +339,7 @@ func (p *Pool) closing(run toolcrib.RunID) error {
 // newDrive returns a drive that counts as active. The pool is locked.
 func (p *Pool) newDrive(run toolcrib.RunID) *Drive {
 	d := &Drive{
-		pool: p, run: run, leave: func() {}, begun: make(chan struct{}), done: make(chan struct{}), began: time.Now(),
+		pool: p, run: run, leave: func() {}, begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	if p.drives[d] = true; run != "" {
 		p.runs[run] = d

@@ -21,7 +21,6 @@ type Work struct {
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
 	over         chan struct{} // closed when the worker is done
-	after        toolcrib.Seq  // last event of the run before the worker took it
 	starts       bool          // the worker starts the run
 	subscription *Subscription // made before the run starts, or nil
 }
@@ -167,7 +166,7 @@ func (p *Pool) carry(run toolcrib.RunID) {
 	if d.approve != "" {
 		who = d.who
 	}
-	p.send(d.run, journal.Frame{Seq: w.after}) // first read the events that were written while the run had no worker
+	p.send(d.run, journal.Frame{Seq: d.after}) // first read the events that were written while the run had no worker
 	state, err := p.runner.Resume(w.ctx, who, d.run, d.approve, w)
 	d.leave()
 	p.over(w, state, err)
@@ -235,7 +234,7 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		d = p.newDrive(run)
 	}
 	w = p.newWork(d)
-	w.after = rec.LastSeq
+	d.after = rec.LastSeq
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
 	}
