@@ -71,13 +71,19 @@ func (r runner) Resume(
 	return r.s.Current().resume(ctx, who, ResumeRequest{Run: string(run), Approve: approve}, workFront(w, r.log))
 }
 
-func (r runner) Waits(ctx context.Context, rec store.RunRecord) (bool, error) {
+func (r runner) Waits(ctx context.Context, rec store.RunRecord) (runs []toolcrib.RunID, err error) {
 	a, err := r.s.runner(rec)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	state, err := a.WaitsFor(ctx, rec.ID)
-	return state != nil, err
+	if state, err := a.WaitsFor(ctx, rec.ID); state == nil || err != nil {
+		return nil, err
+	}
+	all, err := a.AllWaiting(ctx, rec.ID)
+	for _, at := range all {
+		runs = append(runs, at.Run)
+	}
+	return runs, err
 }
 
 func (r runner) ExpireClient(ctx context.Context, run toolcrib.RunID) error {

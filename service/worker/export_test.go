@@ -11,6 +11,9 @@ import (
 // Put queues a run.
 func (p *Pool) Put(run toolcrib.RunID) { p.put(run) }
 
+// Carry has a worker do what a message of the queue says, and returns when it is done.
+func (p *Pool) Carry(run toolcrib.RunID) { p.carry(run) }
+
 // QueueDue queues the runs whose time has come at now.
 func (p *Pool) QueueDue(ctx context.Context, now time.Time) error {
 	return p.queueDue(ctx, now, p.fits())

@@ -359,7 +359,7 @@ func (p *Pool) continues(ctx context.Context, rec store.RunRecord) bool {
 		return false
 	}
 	waits, err := p.runner.Waits(ctx, top)
-	return err == nil && !waits
+	return err == nil && len(waits) == 0
 }
 
 // lagged reports whether frames were left out, and the number of the live ones, once the queue has been read. From then

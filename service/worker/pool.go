@@ -73,8 +73,9 @@ type Runner interface {
 	// "", the run parks.
 	Resume(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, approve agent.Approve, w *Work) (
 		*agent.State, error)
-	// Waits reports whether a run or one below it waits for a person, a client or a provider.
-	Waits(ctx context.Context, rec store.RunRecord) (bool, error)
+	// Waits returns the runs that wait for a person, a client or a provider, of a run and those below it. It returns none
+	// if the run can continue.
+	Waits(ctx context.Context, rec store.RunRecord) ([]toolcrib.RunID, error)
 	// ExpireClient ends the calls of a run whose client has taken too long.
 	ExpireClient(ctx context.Context, run toolcrib.RunID) error
 }

@@ -433,7 +433,11 @@ func TestPool_LostAmongMany(t *testing.T) {
 	q.forget.Store(true)
 	h.s, h.pool = h.open(time.Minute, func(inner queue.Queue) queue.Queue { q.Queue = inner; return q })
 	for range 5 {
-		h.pool.Delay(h.queue("default").ID(), time.Hour)
+		fails := h.queue("default").ID()
+		h.pool.Delay(fails, time.Hour)
+		if h.pool.Carry(fails); h.record(fails).Status != toolcrib.StatusQueued {
+			t.Error("a run that is to wait here was resumed, because another server has queued it")
+		}
 	}
 	lost := h.queue("default")
 	q.forget.Store(false)
@@ -513,7 +517,13 @@ func (h *poolHouse) decide(run toolcrib.RunID) {
 // A run that waits for its provider asks again when its time has come. An expired approval is denied, and the run
 // continues. Neither needs a person.
 func TestPool_TimeHasCome(t *testing.T) {
-	h := poolOn(t, "approvals: {expire: 1h}\n", time.Minute, nil)
+	h := newHouse(t, "approvals: {expire: 1h}\n")
+	var clock *ahead
+	h.wrap = func(s store.Store) store.Store {
+		clock = &ahead{Store: s}
+		return clock
+	}
+	h.s, h.pool = h.open(time.Minute, nil)
 	fails, asks := h.start("fails"), h.start("asks")
 	for _, d := range []*worker.Drive{fails, asks} {
 		if err := d.Wait(t.Context()); err != nil {
@@ -530,15 +540,44 @@ func TestPool_TimeHasCome(t *testing.T) {
 		{30 * time.Second, []toolcrib.Status{toolcrib.StatusWaitingForProvider, toolcrib.StatusWaitingForApproval}},
 		{61 * time.Second, []toolcrib.Status{toolcrib.StatusCompleted, toolcrib.StatusWaitingForApproval}},
 	} {
-		if err := h.pool.QueueDue(t.Context(), time.Now().Add(c.at)); err != nil {
-			t.Fatal(err)
+		clock.by.Store(int64(c.at))
+		was := clock.swept.Load()
+		waittest.Until(t, "the pool looks for runs whose time has come", func() bool { return clock.swept.Load() > was+1 })
+		for _, d := range []*worker.Drive{fails, asks} { // as does a message that comes twice, or is forged
+			before := h.takenUp(d.ID())
+			h.pool.Carry(d.ID())
+			if h.takenUp(d.ID()) != before && h.record(d.ID()).Status != toolcrib.StatusCompleted {
+				t.Errorf("run %s was taken up %v after it began to wait", d.ID(), c.at)
+			}
 		}
-		time.Sleep(100 * time.Millisecond)
 		h.becomes(fails.ID(), c.want[0])
 		h.becomes(asks.ID(), c.want[1])
 	}
 	h.s.Env.Config.Approvals.Expire = config.Duration(time.Millisecond)
 	h.becomes(asks.ID(), toolcrib.StatusCompleted)
+}
+
+// ahead is a store whose runs have waited for longer.
+type ahead struct {
+	store.Store
+	by    atomic.Int64
+	swept atomic.Int32
+}
+
+func (s *ahead) Runs(ctx context.Context, f store.Filter) (store.Page, error) {
+	if !f.Retry.IsZero() {
+		s.swept.Add(1)
+		f.Retry = f.Retry.Add(time.Duration(s.by.Load()))
+	}
+	return s.Store.Runs(ctx, f)
+}
+
+func (s *ahead) Run(ctx context.Context, run toolcrib.RunID) (store.RunRecord, error) {
+	rec, err := s.Store.Run(ctx, run)
+	if !rec.WaitsSince.IsZero() {
+		rec.WaitsSince = rec.WaitsSince.Add(-time.Duration(s.by.Load()))
+	}
+	return rec, err
 }
 
 // A run in the middle of a run tree that can continue wakes the one at the top, and waits as long as that does.

@@ -202,6 +202,19 @@ func (p *Pool) queueDue(ctx context.Context, now time.Time, fit fits) error {
 	return nil
 }
 
+// due reports whether the time of a run that waits has come, as [Pool.queueDue] finds it.
+func (p *Pool) due(rec *store.RunRecord, now time.Time) bool {
+	var after time.Duration
+	switch {
+	case rec.Pending == nil || rec.WaitsSince.IsZero():
+	case rec.Status == toolcrib.StatusWaitingForProvider && rec.Pending.Error != nil:
+		after = time.Duration(rec.Pending.Error.RetryMS) * time.Millisecond
+	case rec.Status == toolcrib.StatusWaitingForApproval && rec.Pending.Kind != string(journal.ApprovalInDoubt):
+		after = p.runner.Config().Approvals.Expire.Std()
+	}
+	return after > 0 && !now.Before(rec.WaitsSince.Add(after))
+}
+
 // Clients that have taken too long are looked for at intervals between these.
 const (
 	leastExpiry = 100 * time.Millisecond

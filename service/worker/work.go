@@ -215,6 +215,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, who
 	}
+	waits := err == nil && rec.Driver == p.env.Driver && rec.Status.Parked() && !p.driven(run) &&
+		p.keepsWaiting(rec)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.runs[run]
@@ -228,8 +230,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 			p.drop(d, nil)
 		}
 		return nil, who
-	case d == nil && time.Now().Before(p.failed[run].next):
-		return nil, who // another server has queued it
+	case d == nil && (waits || time.Now().Before(p.failed[run].next)): // whatever the queue says
+		return nil, who
 	case d == nil:
 		d = p.newDrive(run)
 	}
@@ -239,6 +241,17 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		w.cancel(d.cause)
 	}
 	return w, toolcrib.Principal{User: rec.User, Actor: rec.Actor}
+}
+
+// keepsWaiting reports whether a parked run and those below it wait, and the time of none has come.
+func (p *Pool) keepsWaiting(rec store.RunRecord) bool {
+	waits, err := p.runner.Waits(p.ctx, rec)
+	for i := 0; i < len(waits) && err == nil; i++ {
+		if rec, err = p.env.Store.Run(p.ctx, waits[i]); err == nil && p.due(&rec, time.Now()) {
+			return false
+		}
+	}
+	return err == nil && len(waits) > 0 // a worker reports an error
 }
 
 // over ends the work on a run. A worker that has lost its lease, or got none because a bound was reached, reports no
