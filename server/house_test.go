@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ const never = "- {text: never, delay: 10m}\n"
 type house struct {
 	t       *testing.T
 	dir     string
+	data    string // folder in dir; "" = data
 	config  string
 	service *service.Service
 	server  *server.Server
@@ -63,6 +66,9 @@ type house struct {
 	mu      sync.Mutex
 	checks  map[string]*jsonschema.Resolved // schemas in use
 	log     record
+	// others are further servers of the same database. Requests go to all of them in turn.
+	others []*house
+	asked  atomic.Uint64
 }
 
 // record is the log of a server.
@@ -171,7 +177,7 @@ func (h *house) start() {
 	}
 	walls := h.walls
 	h.service = service.New(env.Options{
-		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return walls },
+		Config: c, DataDir: filepath.Join(h.dir, cmp.Or(h.data, "data")), Driver: "server", NoSandbox: func() string { return walls },
 	})
 	log := slog.New(slog.NewJSONHandler(&h.log, nil))
 	h.service.Env.Notice = func(text string) { log.Info(text) } // as the command serve does
@@ -294,9 +300,26 @@ var (
 	quiet  = slog.New(slog.DiscardHandler)
 )
 
+// beside starts another server with the same configuration, whose data folder has this name.
+func (h *house) beside(data string) {
+	h.t.Helper()
+	other := &house{t: h.t, dir: h.dir, data: data, config: h.config}
+	other.start()
+	h.t.Cleanup(func() { _ = other.stop() })
+	h.others = append(h.others, other)
+}
+
+// at returns the address for the next request.
+func (h *house) at() string {
+	if i := int(h.asked.Add(1)) % (1 + len(h.others)); i > 0 {
+		return h.others[i-1].url
+	}
+	return h.url
+}
+
 func (h *house) request(method, path, token, body string, head ...string) *http.Request {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(h.t.Context(), method, h.at()+path, strings.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}

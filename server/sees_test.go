@@ -45,13 +45,14 @@ var kinds = []string{"nobody", "scoped", "other scoped", "ann", "bob", "bearer",
 // openSeen starts a run for each kind, which waits for an approval after a remembered one.
 func openSeen(t *testing.T) *seen {
 	t.Helper()
-	h := &seen{
-		house: openWith(t, seenAgents, map[string]string{
-			"demo.script":  "- {text: none}\n",
-			"quiet.script": "- {text: done}\n",
-		}),
-		tokens: map[string]string{}, runs: map[string]string{}, asks: map[string]string{},
-	}
+	return seenIn(t, openWith(t, seenAgents, seenScripts))
+}
+
+var seenScripts = map[string]string{"demo.script": "- {text: none}\n", "quiet.script": "- {text: done}\n"}
+
+func seenIn(t *testing.T, in *house) *seen {
+	t.Helper()
+	h := &seen{house: in, tokens: map[string]string{}, runs: map[string]string{}, asks: map[string]string{}}
 	for _, name := range []string{"ann.private", "bob.private", "boss"} {
 		u := access.User{Name: name, Admin: name == "boss"}
 		if !u.Admin {
@@ -351,7 +352,13 @@ func (h *seen) changes(name, id, kind string) bool {
 // No answer to a kind of token contains anything of a run, a user or an agent that it may not see. A new route needs a
 // row.
 func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
-	h := openSeen(t)
+	openSeen(t).everyAnswer(kinds)
+}
+
+// everyAnswer sends all requests for every route, with tokens of these kinds: those with the fewest rights come first.
+func (h *seen) everyAnswer(kinds []string) {
+	t := h.t
+	t.Helper()
 	rows, asked := h.rows(), 0
 	for _, method := range []string{"get", "post", "put", "delete"} { // routes that remove something come last
 		for pattern, methods := range h.routes {
@@ -365,7 +372,7 @@ func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
 				continue
 			}
 			delete(rows, name)
-			for _, kind := range kinds { // kinds with the fewest rights come first
+			for _, kind := range kinds {
 				answers := h.answers(name, &r, kind)
 				asked += len(answers)
 				never := h.mayNot(kind)

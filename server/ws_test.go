@@ -38,7 +38,7 @@ func (h *house) dial(token string, head ...string) (*socket, error) {
 	for i := 0; i < len(head); i += 2 {
 		header.Set(head[i], head[i+1])
 	}
-	conn, res, err := websocket.Dial(h.t.Context(), h.url+"/api/ws", &websocket.DialOptions{HTTPHeader: header})
+	conn, res, err := websocket.Dial(h.t.Context(), h.at()+"/api/ws", &websocket.DialOptions{HTTPHeader: header})
 	if res != nil && res.Body != nil {
 		_ = res.Body.Close()
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ import (
 
 // check looks at a run that has ended, and at those below it.
 func (h *Harness) check(ctx context.Context, s *Story, now *scene, want *Outcome) (err error) {
-	st, err := openStore(ctx, filepath.Join(s.dir, database))
+	st, err := openStore(ctx, s.dir)
 	if err != nil {
 		return err
 	}

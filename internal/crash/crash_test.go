@@ -3,9 +3,12 @@ package crash
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool/ask"
 	"github.com/toolcrib/toolcrib/tool/files"
@@ -32,9 +36,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func openStore(ctx context.Context, path string) (*synced, error) {
-	st, err := sqlite.Open(ctx, path, sqlite.Options{})
-	return &synced{Store: st}, err
+// openStore opens the store of a story: SQLite, or what postgresFile of its folder says.
+func openStore(ctx context.Context, dir string) (*synced, error) {
+	text, err := os.ReadFile(filepath.Join(dir, postgresFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err := sqlite.Open(ctx, filepath.Join(dir, database), sqlite.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return &synced{counting: st}, nil
+	}
+	address, keys, _ := strings.Cut(string(text), "\n")
+	st, err := postgres.Open(ctx, address, postgres.Options{Keys: keys})
+	if err != nil {
+		return nil, err
+	}
+	return &synced{counting: st}, nil
 }
 
 func workTools() ([]toolcrib.Tool, error) {

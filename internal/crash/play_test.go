@@ -22,6 +22,8 @@ import (
 type Harness struct {
 	Exe string // the program that is started: this test
 	Dir string // an existing folder for the scenarios' own
+	// Database, if not nil, makes the database of a story in a folder, and returns what removes it.
+	Database func(ctx context.Context, dir string) (remove func() error, err error)
 }
 
 // Kill is one death: in the Step-th process of a story (from 0), at a point.
@@ -93,8 +95,14 @@ func (h *Harness) Play(ctx context.Context, sc *Scenario, kills []Kill, want *Ou
 		return nil, err
 	}
 	s := &Story{Scenario: sc, Kills: kills, dir: dir, finished: map[string]int{}, words: map[string]string{}}
+	remove := func() error { return nil }
+	if h.Database != nil {
+		if remove, err = h.Database(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	err = h.play(ctx, s, want)
-	return s, errors.Join(err, os.RemoveAll(dir))
+	return s, errors.Join(err, remove(), os.RemoveAll(dir))
 }
 
 func (h *Harness) play(ctx context.Context, s *Story, want *Outcome) (err error) {

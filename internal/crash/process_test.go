@@ -85,7 +85,7 @@ func (o *order) carryOut(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, trace.Close()) }()
-	st, err := openStore(ctx, filepath.Join(o.Dir, database))
+	st, err := openStore(ctx, o.Dir)
 	if err != nil {
 		return err
 	}

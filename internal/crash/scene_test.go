@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -42,11 +40,10 @@ func (n *scene) calls() []*core.Call {
 
 // look folds the current journals, and checks their invariants. It returns nil if no run exists yet.
 func (h *Harness) look(ctx context.Context, s *Story) (now *scene, err error) {
-	path := filepath.Join(s.dir, database)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+	if len(s.Steps) == 0 {
 		return nil, nil
 	}
-	st, err := openStore(ctx, path)
+	st, err := openStore(ctx, s.dir)
 	if err != nil {
 		return nil, err
 	}

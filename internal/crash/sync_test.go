@@ -11,7 +11,8 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 // syncedEnv names a file for the kinds of barriers that were committed with a full
@@ -22,15 +23,21 @@ const syncedEnv = "TOOLCRIB_CRASH_SYNCED"
 // the store's own counters. All processes of the tests use it. Among simultaneous appends of several
 // runs the counters cannot be attributed: there it only fails an append if nothing was synced.
 type synced struct {
-	*sqlite.Store
+	counting
 	begun, over atomic.Int64 // appends
+}
+
+// counting is a store that counts its writes.
+type counting interface {
+	store.Store
+	Stats() sqlstore.Stats
 }
 
 func (s *synced) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
 	over := s.over.Load()
 	n := s.begun.Add(1)
 	before := s.Stats()
-	err := s.Store.Append(ctx, run, after, events...)
+	err := s.counting.Append(ctx, run, after, events...)
 	now := s.Stats()
 	alone := over == n-1 && s.begun.Load() == n
 	s.over.Add(1)

@@ -21,6 +21,7 @@ const (
 	offFile      = "off"          // names the tool that switch_off has switched off
 	workspace    = "workspace"
 	database     = "toolcrib.db"
+	postgresFile = "postgres" // address and key file, a line each, if the store is not SQLite
 )
 
 // appendLine adds a line to a file, and syncs it if it is an effect.
