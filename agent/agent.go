@@ -199,6 +199,22 @@ func CancelBy(who toolcrib.Principal) *CancelError {
 
 func (e *CancelError) Error() string { return "cancelled by " + e.By }
 
+// byWallTime ends a child run in another process when the wall time of a run above is used up.
+const byWallTime = "limits.wall_time of a calling run"
+
+// Is reports whether the run ends because the wall time of a run above is used up.
+func (e *CancelError) Is(target error) bool { return target == errWallTime && e.By == byWallTime }
+
+// CancelOf returns the error with which the driver of a child run in another process ends that run, when the
+// context of its parent has ended with this cause. It is nil if the child run continues.
+func CancelOf(cause error) *CancelError {
+	var cancel *CancelError
+	if !errors.As(cause, &cancel) && errors.Is(cause, errWallTime) {
+		cancel = &CancelError{By: byWallTime}
+	}
+	return cancel
+}
+
 // errWallTime is the cause when a run has used up its wall time.
 var errWallTime = errors.New("wall time used up")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
@@ -25,10 +26,12 @@ type childFlight struct {
 	start  *journal.RunStarted // start of the parent
 	offer  []string
 	taint  []string
-	over   bool                 // its end is in the parent's journal already
-	ended  []toolcrib.Body      // set if the run has ended
-	parked *journal.ChildParked // set if the run waits
-	fatal  error                // set if the outcome is unknown
+	over   bool // its end is in the parent's journal already
+	// handOver gives the run to another process, from [Host.HandOver]; nil means that it is driven here.
+	handOver func(context.Context, toolcrib.RunID)
+	ended    []toolcrib.Body      // set if the run has ended
+	parked   *journal.ChildParked // set if the run waits
+	fatal    error                // set if the outcome is unknown
 }
 
 // givesToChild makes the flight of a call that another agent answers; it is nil if a tool answers the
@@ -92,45 +95,99 @@ func (x *execution) answerByAgent(f *flight) (toolcrib.Output, error) {
 	return toolcrib.Output{}, nil
 }
 
-// child starts a child run, or continues it from the end of its journal.
+// child starts a child run, or continues it from the end of its journal. It returns when the run has
+// ended or parked, here or in a process to which it was handed over.
 func (r *Runner) child(ctx context.Context, c *childFlight, tell func(string, float64)) (*State, error) {
-	if r.Claim != nil {
-		release, err := r.Claim(c.run)
-		if err != nil {
-			return nil, fmt.Errorf("run %s: %w", c.run, err)
-		}
-		defer release()
-	}
-	s, err := r.Load(ctx, c.run)
-	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+	release, err := r.claim(ctx, c.run)
+	if err != nil {
 		return nil, err
 	}
-	var d *driver
-	if err != nil || s.Seq == 0 {
-		d, err = r.beginChild(ctx, c)
-		if err == nil {
-			err = d.hold(d.takenUp())
-		}
-	} else {
-		if err := s.PartOf(c.parent, c.start.Depth); err != nil {
+	defer func() { release() }()
+	d, s, err := r.childDriver(ctx, c)
+	if d != nil && err == nil && c.handOver != nil {
+		if err := d.flush(ctx); err != nil {
 			return nil, err
 		}
-		if s.Ended() {
-			return s, nil
+		release()
+		c.handOver(ctx, c.run)
+		if release, err = r.claim(ctx, c.run); err != nil {
+			release = func() {}
+			return nil, err
 		}
-		if waits, err := r.waits(ctx, s); waits != nil || err != nil {
-			return s, err
-		}
-		d = newDriver(r, s)
-		// Written at once, as in Resume: a run that ends one driver after another must not be retried
-		// forever.
-		err = d.append(ctx, d.takenUpAgain(ctx))
+		d, s, err = r.childDriver(ctx, c)
 	}
-	if err != nil {
+	if d == nil || err != nil {
+		return s, err
+	}
+	if err := d.takes(ctx); err != nil {
 		return nil, err
 	}
 	d.tell = func(text string) { tell(c.sub.Agent+": "+text, -1) }
 	return d.s, d.drive(ctx)
+}
+
+// claim claims a child run for this process.
+func (r *Runner) claim(ctx context.Context, run toolcrib.RunID) (release func(), err error) {
+	if r.Claim == nil {
+		return func() {}, nil
+	}
+	if release, err = r.Claim(ctx, run); err != nil {
+		return nil, fmt.Errorf("run %s: %w", run, err)
+	}
+	return release, nil
+}
+
+// childDriver returns a driver for a child run, which begins if it is not in the journal yet. The driver
+// is nil if the run has ended or waits; then s is its state.
+func (r *Runner) childDriver(ctx context.Context, c *childFlight) (d *driver, s *State, err error) {
+	read := context.WithoutCancel(ctx) // what the run has become matters if ctx has ended, too
+	s, err = r.Load(read, c.run)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		return nil, nil, err
+	}
+	if err != nil || s.Seq == 0 {
+		d, err = r.beginChild(ctx, c)
+		return d, nil, err
+	}
+	if err := s.PartOf(c.parent, c.start.Depth); err != nil {
+		return nil, nil, err
+	}
+	if s.Ended() {
+		return nil, s, nil
+	}
+	if waits, err := r.waits(read, s); waits != nil || err != nil {
+		return nil, s, err
+	}
+	if cause := context.Cause(ctx); cause != nil && CancelOf(cause) == nil {
+		return nil, nil, cause
+	}
+	return newDriver(r, s), s, nil
+}
+
+// ResumeChild resumes a child run that the process of its parent has handed over (see [Host.HandOver]),
+// and drives it like [Runner.Resume]. It is a conflict if the parent does not wait for the run.
+func (r *Runner) ResumeChild(ctx context.Context, run toolcrib.RunID) (*State, error) {
+	s, err := r.Load(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if s.Start == nil {
+		return s, stateErrorf(s, "has not begun")
+	}
+	parent, err := r.Load(ctx, s.Start.Parent)
+	if err != nil {
+		return s, err
+	}
+	if err := s.PartOf(parent.Run, parent.Start.Depth); err != nil {
+		return s, err
+	}
+	answers := func(c *core.Call) bool {
+		return c.Child != nil && c.Child.Run == run && c.ChildEnd == nil && c.Result == nil
+	}
+	if parent.Stopping != nil || !slices.ContainsFunc(parent.Trace, answers) {
+		return s, stateErrorf(s, "is not continued: run %s does not wait for it", parent.Run)
+	}
+	return r.resume(ctx, s)
 }
 
 // NoticeUnknownTools lists the tools that a call passes on although they do not exist.
@@ -272,11 +329,25 @@ func (d *driver) endChild(ctx context.Context, c *core.Call) ([]toolcrib.Body, e
 		return nil, err
 	}
 	if !s.Ended() {
-		if s, err = d.r.Cancel(ctx, c.Child.Run, &CancelError{By: "run " + string(d.s.Run)}); err != nil {
+		if s, err = d.r.cancelChild(ctx, s.Run, &CancelError{By: "run " + string(d.s.Run)}); err != nil {
 			return nil, err
 		}
 	}
 	return s.Endings(c.ID), nil
+}
+
+// cancelChild cancels a child run. A process that drives it can end it first; one that takes too long
+// is stopped by the fence of the journal.
+func (r *Runner) cancelChild(ctx context.Context, run toolcrib.RunID, by *CancelError) (*State, error) {
+	ended, end := context.WithCancelCause(ctx)
+	end(by)
+	if release, err := r.claim(ended, run); err == nil {
+		defer release()
+	}
+	if s, err := r.Load(ctx, run); err != nil || s.Ended() {
+		return s, err
+	}
+	return r.Cancel(ctx, run, by)
 }
 
 // beginChild makes a child run that is not in the journal yet. A run that is stopped before then never

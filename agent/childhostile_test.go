@@ -177,7 +177,7 @@ func TestChild_ClaimAndLoadFail(t *testing.T) {
 	var broken error
 	claims, held := 0, 0
 	f := newFamily(t, gate.ConfirmNever, oneChild("write"), with(func(_ *family, o *agent.Options) {
-		o.Claim = func(toolcrib.RunID) (func(), error) {
+		o.Claim = func(context.Context, toolcrib.RunID) (func(), error) {
 			claims++
 			if broken != nil {
 				return nil, broken

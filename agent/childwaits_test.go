@@ -94,7 +94,7 @@ func TestChild_SiblingsLandFirst(t *testing.T) {
 		}, func(f *family, o *gate.Options) {
 			o.Tools = append(o.Tools, timed(f, "slowly", toolcrib.EffectNonIdempotentWrite, 300*time.Millisecond))
 			f.options = func(o *agent.Options) {
-				o.Claim = func(toolcrib.RunID) (func(), error) {
+				o.Claim = func(context.Context, toolcrib.RunID) (func(), error) {
 					if driven {
 						return nil, errors.New("another process is running it")
 					}

@@ -85,7 +85,7 @@ func (r *Runner) Run(ctx context.Context, task Task) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.hold(d.takenUp()); err != nil {
+	if err := d.takes(ctx); err != nil {
 		return nil, err
 	}
 	err = d.drive(ctx)
@@ -133,6 +133,11 @@ func (r *Runner) Resume(ctx context.Context, run toolcrib.RunID) (*State, error)
 	if err != nil {
 		return nil, err
 	}
+	return r.resume(ctx, s)
+}
+
+// resume is Resume for a run whose journal was read.
+func (r *Runner) resume(ctx context.Context, s *State) (*State, error) {
 	if s.Ended() {
 		return s, stateErrorf(s, "has ended; `runs fork` starts a new run from one of its turns")
 	}
@@ -159,16 +164,19 @@ func raced(err error) bool { return errors.Is(err, toolcrib.ErrConflict) && !err
 // run ends as cancelled; with any other cause it is left as it is and can be resumed.
 func (r *Runner) drive(ctx context.Context, s *State) error {
 	d := newDriver(r, s)
-	if s.Epochs == 0 { // written with its first event, as in Run
-		if err := d.hold(d.takenUp()); err != nil {
-			return err
-		}
-		return d.drive(ctx)
-	}
-	if err := d.append(ctx, d.takenUpAgain(ctx)); err != nil {
+	if err := d.takes(ctx); err != nil {
 		return err
 	}
 	return d.drive(ctx)
+}
+
+// takes records that this driver has the run: with its next event for the first driver, and at once
+// for each later one, since a run that ends one driver after another must not be retried forever.
+func (d *driver) takes(ctx context.Context) error {
+	if d.s.Epochs == 0 {
+		return d.hold(d.takenUp())
+	}
+	return d.append(ctx, d.takenUpAgain(ctx))
 }
 
 // takenUpAgain returns the event for resuming a run that had other drivers.
@@ -299,11 +307,11 @@ func (d *driver) stopped(ctx context.Context) *journal.Stopping {
 		d.wallLeft() > 0
 	switch {
 	case above:
-		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: "limits.wall_time of a calling run is used up"}
-	case errors.As(cause, &cancel):
-		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By, Token: cancel.Token}
+		return &journal.Stopping{Reason: toolcrib.StopWallTime, Message: byWallTime + " is used up"}
 	case cause == nil, errors.Is(cause, errWallTime):
 		return d.wallStop()
+	case errors.As(cause, &cancel):
+		return &journal.Stopping{Reason: toolcrib.StopCancelled, Message: cancel.Error(), By: cancel.By, Token: cancel.Token}
 	}
 	return nil
 }

@@ -256,6 +256,10 @@ func (x *execution) launch() error {
 		if gone {
 			continue
 		}
+		if f.child != nil && x.d.r.HandOver != nil &&
+			(slices.ContainsFunc(x.flying, drivesChild) || slices.ContainsFunc(ready, drivesChild)) {
+			f.child.handOver = x.d.r.HandOver()
+		}
 		ready = append(ready, f)
 		switch {
 		case f.child != nil:
@@ -387,6 +391,9 @@ func (x *execution) toChild(f *flight) (gone bool, err error) {
 	}
 	return false, err
 }
+
+// drivesChild reports whether a call's own run is driven in this process.
+func drivesChild(f *flight) bool { return f.child != nil && f.child.handOver == nil }
 
 // blocked reports whether an earlier call on the same target has not ended yet.
 func (x *execution) blocked(c *core.Call, permit *gate.Permit, earlier []*core.Call, ready []*flight) bool {

@@ -29,6 +29,8 @@ type saga struct {
 	given    *toolcrib.ToolCall
 	breaks   []interruption
 	tape     []int // for what is chosen while it is driven
+	apart    bool  // child runs that work in parallel are driven by another process
+	other    int   // appends until that one dies; negative = it does not
 }
 
 // interruption ends a driver before the run has ended.
@@ -74,6 +76,7 @@ func drawSaga(t *rapid.T) saga {
 	if oneIn(t, 4, "eager") {
 		f.eager(t)
 	}
+	f.apart, f.other = rapid.Bool().Draw(t, "apart"), rapid.IntRange(-1, 12).Draw(t, "other")
 	if oneIn(t, 6, "timeout") {
 		f.settings = map[string]gate.ToolSettings{"spawn": {Timeout: sample(t, "of spawn", 5*time.Millisecond, time.Second)}}
 	}

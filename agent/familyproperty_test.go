@@ -53,6 +53,7 @@ type teller struct {
 	*family
 	saga
 	gate     *gate.Gate
+	two      apart
 	position int // in the tape
 	executed []toolcrib.Call
 	retried  map[string]int // by run and call
@@ -191,6 +192,13 @@ func (t *teller) runnerOf(tt *testing.T, by interruption) context.Context {
 			})
 		}
 	}
+	if t.apart {
+		one := t.options
+		t.options = func(o *agent.Options) {
+			one(o)
+			t.two.between(tt, o, &breakingJournal{Journal: t.journal, t: t, left: t.other})
+		}
+	}
 	t.drivenBy(tt, t.gate, j)
 	tt.Cleanup(func() { cancel(nil) })
 	return ctx
@@ -245,6 +253,7 @@ func (t *teller) drive(tt *testing.T, by interruption) (ended bool, err error) {
 	} else {
 		s, err = t.runner.Resume(ctx, top.Run)
 	}
+	t.two.running.Wait()
 	if err := t.runner.Wait(context.Background()); err != nil {
 		return false, err
 	}

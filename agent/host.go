@@ -24,8 +24,15 @@ type Host struct {
 	// reports that there are none, the run is cancelled with the value.
 	Hurry <-chan *CancelError
 	// Claim locks a child run for this process, so that no other process drives it at the same time;
-	// its driver calls release at the end. If nil, the run is not locked.
-	Claim func(run toolcrib.RunID) (release func(), err error)
+	// its driver calls release at the end. While another process drives the run, Claim waits. If ctx
+	// ends meanwhile, and [CancelOf] its cause is not nil, Claim passes that on to the process and waits
+	// for it for a limited time. If Claim is nil, the run is not locked.
+	Claim func(ctx context.Context, run toolcrib.RunID) (release func(), err error)
+	// HandOver returns a function that gives a child run to another process, or nil if this process is
+	// to drive it. The run has begun and is not locked. The function returns when a process has locked
+	// the run, to drive it with [Runner.ResumeChild], or when none is likely to. HandOver is not called
+	// for the first of the child runs that are driven in parallel. It may be nil.
+	HandOver func() func(ctx context.Context, run toolcrib.RunID)
 	// Nested obtains the decisions that s, the run of a call made by a call in progress, waits for,
 	// and continues s. It returns the state of s. If s still waits then, or if Nested is nil, the call
 	// is refused.

@@ -286,6 +286,9 @@ func (b *Bus) leave() {
 	_ = b.conn.FlushTimeout(repairEvery)
 }
 
+// Alone reports whether there are no other servers of the database, as [Bus.Others] returns them.
+func (b *Bus) Alone() bool { return len(b.Others()) == 0 }
+
 // Others returns the other servers of the database that were heard of lately. While the bus is gone, it returns those
 // that were there before.
 func (b *Bus) Others() (all []Server) {

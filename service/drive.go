@@ -100,8 +100,8 @@ func (p *Prepared) ready(ctx context.Context, task *agent.Task, f Front, seen po
 	return &drive{s: p.s, front: f, who: p.Who, approve: p.Approve, models: p.models, workspace: p.Workspace, gate: g}, nil
 }
 
-// A process drives the sub-agents of its run as runs of their own, each under its own lease. Each has its own
-// approvals, but only the run at the top is resumed.
+// A process drives the sub-agents of its run as runs of their own, each under its own lease, or hands them over to
+// other servers. Each has its own approvals, but only the run at the top is resumed.
 
 // drive is one run in progress, with everything that it needs.
 type drive struct {
@@ -119,6 +119,7 @@ type drive struct {
 	asking     chan struct{}     // has an element while a nested call asks
 	stopped    context.Context   // ends when another process asks to cancel the run, or has taken it
 	stop       context.CancelCauseFunc
+	child      bool // the run at the top is driven by another process, which asks what its runs wait for
 
 	mu      sync.Mutex
 	top     toolcrib.RunID            // run that is driven, or "" if it has no ID yet
@@ -162,7 +163,7 @@ func (d *drive) carry(
 		d.front.Driving(d.s.beforeDriving(ctx, before))
 	}
 	state, err := begin(ctx, runner)
-	if err == nil && state != nil {
+	if err == nil && state != nil && !d.child {
 		state, err = d.resumeAnswered(ctx, runner, state)
 	}
 	runner.Release() // before another process can continue the run
@@ -280,6 +281,9 @@ func (d *drive) options() (agent.Options, error) {
 			Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 		},
 	}
+	if w := d.front.work; w != nil {
+		o.HandOver = w.HandOver
+	}
 	team.Join(&o, s.file, s.Policy.AnyHost())
 	if len(c.Approvals.Notify) > 0 {
 		d.waiting = map[string]toolcrib.RunID{}
@@ -339,8 +343,13 @@ func (d *drive) subAgent(ctx context.Context, who toolcrib.Principal, name, work
 	return d.s.subAgent(ctx, d.models, who, name, workspace, tell)
 }
 
-func (d *drive) claim(run toolcrib.RunID) (release func(), err error) {
-	leave, err := d.s.Drivers.Take(context.Background(), run, d.stop)
+func (d *drive) claim(ctx context.Context, run toolcrib.RunID) (release func(), err error) {
+	var leave func()
+	if w := d.front.work; w != nil {
+		leave, err = w.TakeChild(ctx, run, d.stop)
+	} else {
+		leave, err = d.s.Drivers.TakeChild(ctx, run, d.stop, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func (r runner) Config() *config.Config { return r.s.Current().Env.Config }
 func (r runner) Resume(
 	ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, approve agent.Approve, w *worker.Work,
 ) (*agent.State, error) {
+	if w.Child() {
+		return r.s.Current().resumeChild(ctx, who, run, workFront(w, r.log))
+	}
 	return r.s.Current().resume(ctx, who, ResumeRequest{Run: string(run), Approve: approve}, workFront(w, r.log))
 }
 
@@ -194,6 +197,17 @@ func (p *Pool) Cancel(ctx context.Context, who toolcrib.Principal, name string) 
 		held, err := p.Hold(top.ID)
 		if err != nil {
 			return Run{}, err
+		}
+		if held != nil && top.ID != rec.ID {
+			part, err := p.Hold(rec.ID)
+			if part == nil {
+				held.Release(nil)
+				held = nil
+			}
+			if err != nil {
+				return Run{}, err
+			}
+			defer part.Release(nil)
 		}
 		if held != nil { // no worker here has it
 			run, err := p.s.Cancel(ctx, who, string(rec.ID))

@@ -143,7 +143,37 @@ type resumed struct {
 	chosen *journal.ModelInfo // new model, or nil
 }
 
-func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (_ *resumed, err error) {
+// resumeChild drives a run that another server has handed over, until it ends or parks. Its gate is that of the run at
+// the top.
+func (s *Service) resumeChild(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID, f Front) (*agent.State,
+	error,
+) {
+	if err := s.Env.OpenFor(ctx, who); err != nil {
+		return nil, err
+	}
+	rec, err := s.Env.Store.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	top, err := s.Env.Top(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.gateOfRun(ctx, top)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.holdRun(ctx, who, rec, &ResumeRequest{}, f)
+	if err != nil {
+		return nil, err
+	}
+	a.gate, a.child = g, true
+	return a.carry(ctx, a.state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
+		return r.ResumeChild(ctx, run)
+	})
+}
+
+func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeRequest, f Front) (*resumed, error) {
 	if err := s.Env.OpenFor(ctx, who); err != nil {
 		return nil, err
 	}
@@ -162,6 +192,22 @@ func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeReq
 	if err != nil {
 		return nil, err
 	}
+	a, err := s.holdRun(ctx, who, rec, q, f)
+	if err != nil {
+		return nil, err
+	}
+	a.named = named.ID
+	for _, n := range a.missing {
+		s.Env.Notice(n.Message)
+	}
+	s.reportFourEyes(who, a.state.Start.Principal.User, a.approve, s.Env.Notice)
+	return a, nil
+}
+
+// holdRun claims a run, and returns it with its drive.
+func (s *Service) holdRun(ctx context.Context, who toolcrib.Principal, rec store.RunRecord, q *ResumeRequest, f Front) (
+	_ *resumed, err error,
+) {
 	stopped, stop := context.WithCancelCause(context.Background())
 	leave, err := s.takeUp(ctx, rec, stop)
 	if err != nil {
@@ -172,7 +218,7 @@ func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeReq
 			leave()
 		}
 	}()
-	a := &resumed{named: named.ID}
+	a := &resumed{}
 	if a.state, err = agent.Load(ctx, s.Env.Store, rec.ID); err != nil {
 		return nil, err
 	}
@@ -194,10 +240,6 @@ func (s *Service) hold(ctx context.Context, who toolcrib.Principal, q *ResumeReq
 		return nil, err
 	}
 	a.stopped, a.stop = stopped, stop
-	for _, n := range a.missing {
-		s.Env.Notice(n.Message)
-	}
-	s.reportFourEyes(who, a.state.Start.Principal.User, approve, s.Env.Notice)
 	a.take(rec.ID, leave)
 	return a, nil
 }

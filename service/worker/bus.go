@@ -13,6 +13,8 @@ import (
 type Bus interface {
 	// ID identifies this server.
 	ID() string
+	// Alone reports whether there is no other server now, as far as it is known.
+	Alone() bool
 	// Send sends a message of a kind to all other servers, or to the one with the ID to.
 	Send(kind, to string, body []byte)
 	// Receive calls do for the messages of a kind to all, or to this server, one after another.
@@ -21,7 +23,8 @@ type Bus interface {
 
 // Kinds of messages.
 const (
-	// wakeMessage says that a run is to be looked at again when its drive is over. If it is lost, the sweep finds the
+	// wakeMessage says that a run is to be looked at again when its drive is over, or that something has happened to a
+	// child run, for the server that has its parent. If it is lost, the sweep, or the next look at the lease, finds the
 	// run; if it comes twice, the second look finds nothing to do.
 	wakeMessage = "wake"
 	// followMessage says that a run has readers on a server. It is sent again while it has, and applies for a short
@@ -78,6 +81,7 @@ func (p *Pool) listen() {
 	}
 	receive(wakeMessage, func(m *message) {
 		p.soon(m.Run)
+		p.tellChild(m.Run)
 		if d := p.runs[m.Run]; d != nil && d.taken() {
 			d.again = true
 		}

@@ -19,6 +19,9 @@ func (p *Pool) QueueDue(ctx context.Context, now time.Time) error {
 	return p.queueDue(ctx, now, p.fits())
 }
 
+// Alone reports whether the pool knows of no other server.
+func (p *Pool) Alone() bool { return p.bus.Alone() }
+
 // HasWorker reports whether a worker has a run.
 func (p *Pool) HasWorker(run toolcrib.RunID) bool {
 	p.mu.Lock()

@@ -77,6 +77,7 @@ func TestUntilSweep(t *testing.T) {
 type onBus struct{ last []byte }
 
 func (*onBus) ID() string                        { return "here" }
+func (*onBus) Alone() bool                       { return false }
 func (b *onBus) Send(_, _ string, body []byte)   { b.last = body }
 func (*onBus) Receive(string, func(body []byte)) {}
 

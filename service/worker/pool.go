@@ -52,6 +52,7 @@ type Pool struct {
 	failed   map[toolcrib.RunID]failure
 	waits    bool                        // a run that could continue waits for a bound
 	heard    map[toolcrib.RunID]numbered // of runs that are followed here and driven by another server
+	children map[toolcrib.RunID]*awaited // child runs of the runs that are driven here
 }
 
 // Options configure a [Pool].
@@ -94,7 +95,7 @@ func New(o Options) *Pool {
 		slots:  make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
-		heard: map[toolcrib.RunID]numbered{},
+		heard: map[toolcrib.RunID]numbered{}, children: map[toolcrib.RunID]*awaited{},
 	}
 	if p.shared == nil {
 		p.shared = func() bool { return false }
@@ -213,7 +214,7 @@ func (p *Pool) reserve(run toolcrib.RunID, once string) (*Drive, error) {
 }
 
 // Hold keeps workers from a run until [Drive.Release] is called, without regard to the bounds. The drive is nil if a
-// worker has the run.
+// worker has the run, or the drive of its parent has it.
 func (p *Pool) Hold(run toolcrib.RunID) (*Drive, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,6 +223,8 @@ func (p *Pool) Hold(run toolcrib.RunID) (*Drive, error) {
 	}
 	d := p.runs[run]
 	switch {
+	case p.children[run] != nil:
+		return nil, nil
 	case d == nil:
 		d = p.newDrive(run)
 	case d.taken():

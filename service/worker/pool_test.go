@@ -38,6 +38,7 @@ providers:
   quick: {type: script, file: quick.script}
   asks: {type: script, file: asks.script}
   fails: {type: script, file: fails.script}
+  pair: {type: script, file: pair.script}
   api: {type: openai, api: chat, api_key: none, max_concurrent: 1, base_url: "${env:POOL_TEST_API}"}
 retry: {first: 1s, max_elapsed: 1s, park: 24h}
 agents:
@@ -46,6 +47,8 @@ agents:
   asks: {model: asks/x}
   fails: {model: fails/x}
   remote: {model: api/x}
+  pair: {model: pair/x, budget: {max_requests: 10}}
+  hasty: {model: pair/x, limits: {wall_time: 2s}}
 `
 
 // poolHouse is a data folder with a pool on it.
@@ -73,7 +76,9 @@ func newHouse(t *testing.T, more string) *poolHouse {
 	h := &poolHouse{t: t, dir: t.TempDir(), more: more}
 	for name, text := range map[string]string{
 		"slow.script": "- {text: slowly, delay: 1500ms}\n", "quick.script": "- {text: done}\n",
-		"asks.script":  "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+		"asks.script": "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
+		"pair.script": "- tool_calls:\n  - {name: spawn, arguments: {agent: default, task: go}}\n" +
+			"  - {name: spawn, arguments: {agent: remote, task: go}}\n- {text: all done}\n",
 		"fails.script": "- tool_calls: [{name: current_time, arguments: {}}]\n- {error: overloaded}\n",
 	} {
 		h.write(name, text)

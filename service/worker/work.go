@@ -22,6 +22,7 @@ type Work struct {
 	cancel       context.CancelCauseFunc
 	over         chan struct{} // closed when the worker is done
 	starts       bool          // the worker starts the run
+	child        bool          // see Child
 	subscription *Subscription // made before the run starts, or nil
 }
 
@@ -59,6 +60,7 @@ func (w *Work) Wrote(run toolcrib.RunID, events []toolcrib.Event) {
 	defer d.pool.mu.Unlock()
 	if d.work == w && !d.hasBegun() {
 		close(d.begun)
+		w.tellParent()
 	}
 }
 
@@ -224,6 +226,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 	case d != nil && d.taken():
 		d.again = true // its worker may have read the journal before it was woken
 		return nil, who
+	case p.tellChild(run): // a drive of this server has it
+		return nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.env.Driver:
 		if d != nil {
 			p.running.Go(d.leave)
@@ -236,7 +240,7 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		d = p.newDrive(run)
 	}
 	w = p.newWork(d)
-	d.after = rec.LastSeq
+	d.after, w.child = rec.LastSeq, rec.Parent != ""
 	if d.work = w; d.cause != nil {
 		w.cancel(d.cause)
 	}
@@ -275,6 +279,7 @@ func (p *Pool) over(w *Work, state *agent.State, err error) {
 	default:
 		p.fails(d.run, err)
 	}
+	w.tellParent()
 	p.drop(d, err)
 	p.mu.Unlock()
 	p.send(d.run, journal.Frame{})
