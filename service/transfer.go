@@ -361,7 +361,11 @@ func emptyFolder(dir string) error {
 
 // checkRestored opens the content of a backup, and compares it with its head.
 func checkRestored(ctx context.Context, dir string, head store.Head) (err error) {
-	s, err := sqlite.Open(ctx, filepath.Join(dir, env.DatabaseName), sqlite.Options{ReadOnly: true})
+	path := filepath.Join(dir, env.DatabaseName)
+	s, err := sqlite.Open(ctx, path, sqlite.Options{ReadOnly: true})
+	if errors.Is(err, store.ErrUnmigrated) { // a backup of an earlier version
+		s, err = sqlite.Open(ctx, path, sqlite.Options{})
+	}
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ var (
 	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
 		"the database cannot grow: the disk is full; make room and try again, nothing was stored in part")
 	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
+	ErrUnmigrated  = errors.New("the database has the schema of an earlier version of toolcrib and was not touched; run `toolcrib migrate` with the role that owns the tables; a file of SQLite is changed when it is opened for writing")
 	ErrCorrupt     = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
 	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
 	ErrLost        = errors.New("the database is missing or empty, but its keys are still here; restore a copy of the database, or, to start over without its contents, move the key file away")

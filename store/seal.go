@@ -76,6 +76,16 @@ func (k *Keys) SealRun() *Sealing { return newSealing(k.row) }
 // SealTable begins the seal of one of the sealed tables.
 func (k *Keys) SealTable(table int) *Sealing { return newSealing(k.row).Add(int64(table)) }
 
+// SealSchema returns the seal of the schema of a database: of its version, the oldest version whose programs
+// may work on it, and the definitions of everything in it.
+func (k *Keys) SealSchema(version, oldest int, definitions []string) Seal {
+	s := newSealing(k.Derive("schema")).Add(int64(version), int64(oldest))
+	for _, d := range definitions {
+		s.Add(d)
+	}
+	return s.Sum()
+}
+
 // SealRecord encrypts a record and binds it to the last event of the system journal. It is
 // encrypted because an attacker who sees the sums could combine them.
 func (k *Keys) SealRecord(r *Record, seq toolcrib.Seq, hash []byte) []byte {

@@ -46,7 +46,9 @@ type Snapshot interface {
 	Used(ctx context.Context, do func(UseEntry) error) error
 	// TokenCalls calls do with the number of calls counted for each access token.
 	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
-	// Unexpected describes tables and rows that the store never writes, such as rows of missing runs.
+	// Schema returns a [*ChainError] if the tables are not those that were sealed.
+	Schema(ctx context.Context, keys *Keys) error
+	// Unexpected describes rows that the store never writes, such as rows of missing runs.
 	Unexpected(ctx context.Context) ([]string, error)
 }
 

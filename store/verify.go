@@ -741,6 +741,9 @@ func (v *verifier) unexpected(ctx context.Context, all *VerifiedAll) error {
 			return err
 		}
 	}
+	if err := all.add(v.s.Schema(ctx, v.keys)); err != nil {
+		return err
+	}
 	unexpected, err := v.s.Unexpected(ctx)
 	for _, what := range unexpected {
 		_ = all.add(&ChainError{What: what}) // it is a broken chain

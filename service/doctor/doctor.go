@@ -173,6 +173,7 @@ func (d *Doctor) checkDatabase(ctx context.Context, who toolcrib.Principal) (det
 	}{
 		{errors.Is(err, store.ErrOlder), "use the earlier version of toolcrib, or another --data-dir and `toolcrib runs " +
 			"import`"},
+		{errors.Is(err, store.ErrUnmigrated), "toolcrib migrate --database ADDRESS-OF-THE-OWNER"},
 		{errors.Is(err, store.ErrNewer), "use the later version of toolcrib, or another --data-dir and `toolcrib runs " +
 			"import`"},
 		{errors.Is(err, store.ErrCorrupt), "move the file away with its -wal and -shm files, and restore a copy"},

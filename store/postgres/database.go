@@ -22,6 +22,7 @@ type database struct {
 	config *pgx.ConnConfig
 	pool   *pgxpool.Pool
 	busy   time.Duration // how long to wait for the server
+	steps  sqlstore.Steps
 	texts  texts
 	closed atomic.Bool
 }
@@ -161,53 +162,63 @@ func (d *database) change(ctx context.Context, do func(pgx.Tx) error) error {
 	}))
 }
 
-// made and functions match what the schema makes.
-var (
-	made      = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW) (?:toolcrib\.)?(\w+)`)
-	functions = regexp.MustCompile(`(?s)CREATE (FUNCTION) toolcrib\.(\w+.*?\$\$.*?)\$\$`)
-)
+// definitions lists everything in the schema: columns, constraints, indexes, views, functions, operators and what
+// acts on rows. Versions of PostgreSQL differ in the names of views' columns, and in whether NOT NULL is a constraint.
+const definitions = `SELECT line COLLATE "C" FROM (
+	SELECT 'relation ' || c.relname || ' ' || c.relkind::text || c.relpersistence::text || c.relrowsecurity::text
+		|| c.relispartition::text FROM ours c
+	UNION ALL SELECT 'column ' || c.relname || '.' || a.attname || ' ' || a.attnum || ' ' || pg_catalog.format_type(a.atttypid, a.atttypmod)
+		|| ' ' || a.attnotnull::text || a.attidentity::text || a.attgenerated::text || ' ' || coalesce(k.collname, '')
+		|| ' ' || coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
+		FROM ours c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		LEFT JOIN pg_catalog.pg_collation k ON k.oid = a.attcollation WHERE c.relkind = 'r'
+	UNION ALL SELECT 'constraint ' || c.relname || ' ' || k.conname || ' ' || pg_catalog.pg_get_constraintdef(k.oid)
+		FROM ours c JOIN pg_catalog.pg_constraint k ON k.conrelid = c.oid AND k.contype <> 'n'
+	UNION ALL SELECT pg_catalog.pg_get_indexdef(c.oid) FROM ours c WHERE c.relkind = 'i'
+	UNION ALL SELECT 'view ' || c.relname || pg_catalog.regexp_replace(pg_catalog.pg_get_viewdef(c.oid), '\m(docs|runs|events)\.', '', 'g')
+		FROM ours c WHERE c.relkind = 'v'
+	UNION ALL SELECT pg_catalog.pg_get_triggerdef(t.oid) FROM ours c JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+	UNION ALL SELECT pg_catalog.pg_get_ruledef(r.oid) FROM ours c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid WHERE c.relkind <> 'v'
+	UNION ALL SELECT 'policy ' || c.relname || ' ' || p.polname FROM ours c JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
+	UNION ALL SELECT pg_catalog.pg_get_functiondef(p.oid) FROM pg_catalog.pg_proc p
+		WHERE p.pronamespace = 'toolcrib'::pg_catalog.regnamespace AND p.prokind IN ('f', 'p')
+	UNION ALL SELECT 'operator ' || o.oprname || ' ' || o.oprleft::pg_catalog.regtype || ' ' || o.oprright::pg_catalog.regtype
+		|| ' ' || o.oprcode FROM pg_catalog.pg_operator o WHERE o.oprnamespace = 'toolcrib'::pg_catalog.regnamespace
+) lines (line) ORDER BY 1`
 
-// parts lists the relations and functions of the schema and what acts on rows: tables, views, indexes,
-// triggers, rules and policies. The indexes of keys and the sequences of numbers belong to their tables.
-const parts = `SELECT CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'v' THEN 'VIEW' WHEN 'i' THEN 'INDEX' ELSE c.relkind::text END || ' ' || c.relname
-	FROM pg_catalog.pg_class c WHERE c.relnamespace = 'toolcrib'::regnamespace AND c.relkind NOT IN ('S', 't')
-	AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_constraint k WHERE k.conindid = c.oid)
-	UNION ALL SELECT 'TRIGGER ' || t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-	WHERE c.relnamespace = 'toolcrib'::regnamespace AND NOT t.tgisinternal
-	UNION ALL SELECT 'RULE ' || r.rulename FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
-	WHERE c.relnamespace = 'toolcrib'::regnamespace AND c.relkind <> 'v'
-	UNION ALL SELECT 'POLICY ' || p.polname FROM pg_catalog.pg_policy p JOIN pg_catalog.pg_class c ON c.oid = p.polrelid
-	WHERE c.relnamespace = 'toolcrib'::regnamespace
-	UNION ALL SELECT 'FUNCTION ' || p.proname || ' ' || p.prosrc FROM pg_catalog.pg_proc p
-	WHERE p.pronamespace = 'toolcrib'::regnamespace`
+// ours are the relations of the schema. The sequences of numbers belong to their tables.
+const ours = `WITH ours AS MATERIALIZED (SELECT c.*, pg_catalog.set_config('search_path', 'pg_catalog', true) FROM pg_catalog.pg_class c
+	WHERE c.relnamespace = 'toolcrib'::pg_catalog.regnamespace AND c.relkind NOT IN ('S', 't')) `
 
-// differences returns the parts of the schema that are missing, and others.
-func differences(ctx context.Context, r sqlstore.Reader) (missing, others []string, err error) {
-	for _, part := range made.FindAllStringSubmatch(schema, -1) {
-		missing = append(missing, part[1]+" "+part[2])
-	}
-	for _, part := range functions.FindAllStringSubmatch(schema, -1) {
-		name, _, _ := strings.Cut(part[2], "(")
-		_, text, _ := strings.Cut(part[2], "$$")
-		missing = append(missing, "FUNCTION "+name+" "+text)
-	}
-	err = r.Each(ctx, parts, nil, func(scan sqlstore.Scan) error {
-		var part string
-		err := scan(&part)
-		if i := slices.Index(missing, part); i >= 0 {
-			missing = slices.Delete(missing, i, i+1)
-		} else {
-			others = append(others, part)
-		}
+// Definitions implements [sqlstore.Conn].
+func (c *conn) Definitions(ctx context.Context) (all []string, err error) {
+	err = c.Each(ctx, ours+definitions, nil, func(scan sqlstore.Scan) error {
+		var one string
+		err := scan(&one)
+		all = append(all, one)
 		return err
 	})
-	return missing, others, err
+	return all, err
 }
 
-// SameSchema implements [sqlstore.Conn].
-func (c *conn) SameSchema(ctx context.Context) (bool, error) {
-	missing, others, err := differences(ctx, c)
-	return len(missing)+len(others) == 0, err
+// made matches what the schema makes.
+var made = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?(?:TABLE|INDEX|VIEW|FUNCTION) (?:toolcrib\.)?(\w+)`)
+
+// missing returns the name of a table, view, index or function that a database lacks, or "".
+func missing(ctx context.Context, r sqlstore.Reader) (name string, err error) {
+	var names []string
+	for _, part := range made.FindAllStringSubmatch(schema, -1) {
+		names = append(names, part[1])
+	}
+	err = r.Each(ctx, `SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = 'toolcrib'::regnamespace
+		UNION ALL SELECT proname FROM pg_catalog.pg_proc WHERE pronamespace = 'toolcrib'::regnamespace`, nil, func(scan sqlstore.Scan) error {
+		var name string
+		err := scan(&name)
+		names = slices.DeleteFunc(names, func(other string) bool { return other == name })
+		return err
+	})
+	return strings.Join(names[:min(1, len(names))], ""), err
 }
 
 // Backup implements [store.Store]: PostgreSQL has tools of its own.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,20 +25,29 @@ type MigrateOptions struct {
 	// For is the address that stores are opened with. If its role is another one, it gets the rights that
 	// an open store needs.
 	For string
+
+	steps sqlstore.Steps // if nil, sqlstore.Known()
 }
 
 // migrateLock is the key of the advisory lock of migrations: "tcrb".
 const migrateLock = 0x74637262
 
-// Migrate creates the schema in the database at an address, in one transaction, or only gives the rights
-// if it exists already. The role of the address must be allowed to create schemas. A schema of another
-// version is store.ErrOlder or store.ErrNewer. It returns the address without user and password.
+// migrateWait is how long a change of the schema waits for those who read, less than servers wait for its end.
+const migrateWait = 5 * time.Second
+
+// Migrate creates the schema in the database at an address, or makes the changes that it lacks, in one
+// transaction, and gives the rights. The role of the address must be allowed to create schemas. A schema
+// that excludes this version of toolcrib is store.ErrOlder or store.ErrNewer. It returns the address
+// without user and password.
 func Migrate(ctx context.Context, address string, o MigrateOptions) (path string, err error) {
 	config, err := configure(address, false)
 	if err != nil {
 		return "", err
 	}
 	path = pathOf(config.ConnConfig)
+	if o.steps == nil {
+		o.steps = sqlstore.Known()
+	}
 	role := config.ConnConfig.User
 	if o.For != "" {
 		opens, err := configure(o.For, false)
@@ -77,35 +87,49 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 	return path, mapped(path, err)
 }
 
-// create creates the schema and seals it, unless it exists.
+// create creates the schema and seals it, or makes the changes that it lacks.
 func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error {
-	found, err := findSchema(ctx, tx.Conn(), path)
+	found, err := findSchema(ctx, tx.Conn(), path, o.steps)
+	lacks := errors.Is(err, store.ErrUnmigrated)
+	if lacks {
+		err = nil
+	}
 	if err == nil && found && o.From != nil {
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s has the tables of toolcrib already; nothing was copied", path)
 	}
-	if err != nil || found {
+	if err != nil || found && !lacks {
 		return err
 	}
-	keys, err := keysFor(o)
+	keys, err := keysFor(o, found)
 	if err != nil {
-		return err
-	}
-	if _, err := tx.Conn().PgConn().Exec(ctx, "CREATE SCHEMA toolcrib;\n"+schema).ReadAll(); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, "INSERT INTO toolcrib.state (one, version, content) VALUES (1, $1, 0)", schemaVersion); err != nil {
 		return err
 	}
 	sealing := &conn{Conn: tx.Conn(), texts: new(texts)}
-	if o.From == nil {
-		err = sqlstore.Create(ctx, sealing, keys)
-	} else if err = o.From.CopyTo(ctx, sealing); err == nil {
-		_, err = tx.Conn().PgConn().Exec(ctx, copied).ReadAll()
-	}
-	if err != nil {
+	exec := func(text string) error {
+		_, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll()
 		return err
 	}
-	_, err = sealing.Exec(ctx, "UPDATE toolcrib.state SET content = 1")
+	if found { // no server writes meanwhile
+		err = exec(fmt.Sprintf("SET LOCAL lock_timeout = %d; UPDATE toolcrib.state SET content = content + 1", migrateWait.Milliseconds()))
+	} else if err = exec("CREATE SCHEMA toolcrib;\n" + schema); err == nil {
+		err = sqlstore.SealSchema(ctx, sealing, keys, sqlstore.Baseline, sqlstore.Baseline)
+	}
+	if err == nil {
+		err = o.steps.Apply(ctx, sealing, keys, func(step sqlstore.Step) error { return exec(step.PostgreSQL) })
+	}
+	switch {
+	case err != nil:
+		return err
+	case !found && o.From == nil:
+		err = sqlstore.Create(ctx, sealing, keys)
+	case !found:
+		if err = o.From.CopyTo(ctx, sealing); err == nil {
+			err = exec(copied)
+		}
+	}
+	if err == nil {
+		_, err = sealing.Exec(ctx, "SELECT 1") // sends what waits
+	}
 	return err
 }
 
@@ -114,8 +138,11 @@ const copied = `SELECT setval(pg_get_serial_sequence('toolcrib.runs', 'num'), ma
 	SELECT setval(pg_get_serial_sequence('toolcrib.contents', 'num'), max(num)) FROM toolcrib.contents;
 	SELECT setval(pg_get_serial_sequence('toolcrib.inbox', 'num'), max(num)) FROM toolcrib.inbox`
 
-// keysFor returns the keys of a new schema, and creates their file if it is missing.
-func keysFor(o MigrateOptions) (*store.Keys, error) {
+// keysFor returns the keys of a schema. It creates their file if it is missing and the schema is new.
+func keysFor(o MigrateOptions, found bool) (*store.Keys, error) {
+	if found {
+		return store.LoadKeys(o.Keys)
+	}
 	if o.From == nil {
 		return store.MakeKeys(o.Keys)
 	}

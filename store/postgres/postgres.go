@@ -30,8 +30,6 @@ import (
 var schema string
 
 const (
-	// schemaVersion is the version of the schema, in toolcrib.state.
-	schemaVersion = 1
 	// DefaultBusyTimeout is used if [Options].BusyTimeout is 0.
 	DefaultBusyTimeout = 10 * time.Second
 	// oldestServer is the oldest version of PostgreSQL that is supported.
@@ -60,6 +58,8 @@ type Options struct {
 	Now func() time.Time
 	// Owner is the process that takes leases of runs. If it has no ID, there are none.
 	Owner store.Owner
+
+	steps sqlstore.Steps // if nil, sqlstore.Known()
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -81,7 +81,10 @@ func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &database{path: pathOf(config.ConnConfig), config: config.ConnConfig}
+	if o.steps == nil {
+		o.steps = sqlstore.Known()
+	}
+	d := &database{path: pathOf(config.ConnConfig), config: config.ConnConfig, steps: o.steps}
 	s, err := d.open(ctx, config, o)
 	if err != nil {
 		if d.pool != nil {
@@ -193,9 +196,9 @@ func checkServer(ctx context.Context, c *pgx.Conn, path string) error {
 	return &store.Error{Kind: store.ErrUnsuitable, Path: path, Err: err}
 }
 
-// findSchema reports whether the database has the schema of this version. It returns an error if it has
-// another one.
-func findSchema(ctx context.Context, c *pgx.Conn, path string) (found bool, err error) {
+// findSchema reports whether the database has the tables of toolcrib. It returns an error if a program that
+// knows these steps may not work on them.
+func findSchema(ctx context.Context, c *pgx.Conn, path string, steps sqlstore.Steps) (found bool, err error) {
 	var any bool
 	err = c.QueryRow(ctx, "SELECT to_regnamespace('toolcrib') IS NOT NULL, to_regclass('toolcrib.state') IS NOT NULL").
 		Scan(&any, &found)
@@ -207,11 +210,18 @@ func findSchema(ctx context.Context, c *pgx.Conn, path string) (found bool, err 
 	case !found:
 		return false, nil
 	}
-	var version int
-	if err := c.QueryRow(ctx, "SELECT version FROM toolcrib.state WHERE one = 1").Scan(&version); err != nil {
+	// An earlier schema has no column oldest.
+	var version, oldest int
+	err = c.QueryRow(ctx, "SELECT version, coalesce((to_jsonb(state) ->> 'oldest')::bigint, 0) FROM toolcrib.state WHERE one = 1").
+		Scan(&version, &oldest)
+	switch {
+	case err != nil:
 		return false, err
+	case version < sqlstore.Baseline:
+		err = fmt.Errorf("its schema is %d, and this version needs at least %d", version, sqlstore.Baseline)
+		return true, &store.Error{Kind: store.ErrOlder, Path: path, Err: err}
 	}
-	return true, checkVersion(version, path)
+	return true, steps.Check(path, version, oldest)
 }
 
 // check examines the server and the schema.
@@ -219,7 +229,7 @@ func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
 	if err := checkServer(ctx, c.Conn, d.path); err != nil {
 		return err
 	}
-	found, err := findSchema(ctx, c.Conn, d.path)
+	found, err := findSchema(ctx, c.Conn, d.path, d.steps)
 	if err != nil {
 		return err
 	}
@@ -234,23 +244,10 @@ func (d *database) check(ctx context.Context, c *conn, readOnly bool) error {
 	if err != nil {
 		return err
 	}
-	missing, _, err := differences(ctx, c)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("its schema toolcrib is incomplete: no %s", missing[0])
+	name, err := missing(ctx, c)
+	if err == nil && name != "" {
+		err = fmt.Errorf("its schema toolcrib is incomplete: no %s", name)
 		err = &store.Error{Kind: store.ErrCorrupt, Path: d.path, Err: err}
 	}
 	return err
-}
-
-// checkVersion rejects every schema version but that of this version of toolcrib.
-func checkVersion(version int, path string) error {
-	if version == schemaVersion {
-		return nil
-	}
-	kind := store.ErrOlder
-	if version > schemaVersion {
-		kind = store.ErrNewer
-	}
-	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version,
-		schemaVersion)}
 }

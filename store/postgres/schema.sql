@@ -12,12 +12,15 @@ CREATE OPERATOR toolcrib.->> (LEFTARG = text, RIGHTARG = text[], FUNCTION = tool
 CREATE FUNCTION toolcrib.json_valid(doc text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
     AS $$ BEGIN RETURN doc::pg_catalog.json IS NOT NULL; EXCEPTION WHEN data_exception THEN RETURN false; END $$;
 
--- The version of the schema, and the number of transactions that have written. Its row is the lock for writing.
+-- In addition, content is the number of transactions that have written. The row is the lock for writing.
 CREATE TABLE toolcrib.state (
     one     bigint PRIMARY KEY CHECK (one = 1),
     version bigint NOT NULL,
+    oldest  bigint NOT NULL,
+    seal    bytea  NOT NULL,
     content bigint NOT NULL
 ) WITH (fillfactor = 10);
+INSERT INTO toolcrib.state (one, version, oldest, seal, content) VALUES (1, 24, 24, '', 1);
 -- The last transaction of each open store, by which one is found whose commit was not answered.
 CREATE TABLE toolcrib.writers (
     id      text COLLATE "C" PRIMARY KEY,

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,6 +37,7 @@ type writer struct {
 	now     int64           // number of the current transaction
 	last    int64           // number of the last transaction of this writer in the database; 0 if it has none
 	version int             // version of the schema in the current transaction
+	oldest  int             // oldest version whose programs may work on it
 	tx      context.Context // of the current transaction
 	end     context.CancelFunc
 }
@@ -90,7 +92,7 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 	wait := max(time.Until(deadline), time.Millisecond).Milliseconds()
 	results, err := w.PgConn().Exec(ctx, fmt.Sprintf(`BEGIN; SELECT set_config('lock_timeout', '%d', true), set_config('statement_timeout', '%d', true),
 			set_config('idle_in_transaction_session_timeout', '%d', true), `+durable+`;
-		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version,
+		UPDATE toolcrib.state SET content = content + 1 WHERE one = 1 RETURNING content, version, oldest,
 			coalesce((SELECT content FROM toolcrib.writers WHERE id = '%s'), 0)`,
 		wait, txTimeout.Milliseconds(), idleTimeout.Milliseconds(), w.id)).ReadAll()
 	if err == nil {
@@ -98,7 +100,7 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 		if len(rows) == 0 {
 			err = &store.ChainError{What: "the row of toolcrib.state is gone"}
 		} else {
-			_, err = fmt.Sscan(string(rows[0][0])+" "+string(rows[0][1])+" "+string(rows[0][2]), &w.now, &w.version, &w.last)
+			_, err = fmt.Sscan(string(bytes.Join(rows[0], []byte(" "))), &w.now, &w.version, &w.oldest, &w.last)
 		}
 	}
 	if err != nil {
@@ -112,7 +114,7 @@ func (w *writer) begin(ctx context.Context, deadline time.Time) error {
 // Check implements [sqlstore.Writer]. The number alone does not show that nothing has changed: a crash of the
 // server can set it back, and others can then have written as many transactions as were lost.
 func (w *writer) Check(context.Context) (changed bool, err error) {
-	return w.now != w.content+1 || w.last != w.content, checkVersion(w.version, w.db.path)
+	return w.now != w.content+1 || w.last != w.content, w.db.steps.Check(w.db.path, w.version, w.oldest)
 }
 
 // within returns the context of the current transaction.

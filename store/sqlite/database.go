@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,31 +64,17 @@ func (d *database) Integrity(ctx context.Context) error {
 	return mapped(d.path, err)
 }
 
-// SameSchema implements [sqlstore.Conn].
-func (c *conn) SameSchema(ctx context.Context) (bool, error) {
-	empty, err := connectTo(ctx, ":memory:")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = empty.Close() }() // it is empty
-	if err := empty.run(ctx, schema); err != nil {
-		return false, err
-	}
-	const parts = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
+// Definitions implements [sqlstore.Conn].
+func (c *conn) Definitions(ctx context.Context) (all []string, err error) {
+	const query = `SELECT type || ' ' || name || ' ' || tbl_name || ' ' || ifnull(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 1`
-	var texts [2][]string
-	for i, r := range []sqlstore.Reader{empty, c} {
-		err := r.Each(ctx, parts, nil, func(scan sqlstore.Scan) error {
-			var part string
-			err := scan(&part)
-			texts[i] = append(texts[i], part)
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
-	}
-	return slices.Equal(texts[0], texts[1]), nil
+	err = c.Each(ctx, query, nil, func(scan sqlstore.Scan) error {
+		var one string
+		err := scan(&one)
+		all = append(all, one)
+		return err
+	})
+	return all, err
 }
 
 // Damage is recorded in a file next to the database, because a damaged database may not be writable.
@@ -131,6 +116,9 @@ func (d *database) SetDamage(_ context.Context, lines []string) error {
 // it leaves copies in unused parts of pages.
 func (d *database) Compact(ctx context.Context, all bool) (done bool, err error) {
 	if all {
+		if err := os.Remove(d.path + beforeEnd); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has removed data, too
+			return false, err
+		}
 		return d.checkpoint(ctx, "VACUUM")
 	}
 	var pages, free, size int64
@@ -203,20 +191,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (head store.Head, err er
 	if head, err = s.Head(ctx); err != nil {
 		return head, err
 	}
-	c, err := connect(ctx, s.db.path, s.db.busy)
-	if err != nil {
-		return head, mapped(s.db.path, err)
-	}
-	defer func() { err = errors.Join(err, mapped(s.db.path, c.Close())) }()
-	path := filepath.Join(dir, filepath.Base(s.db.path))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would create it readable for others
-	if err != nil {
-		return head, err
-	}
-	if err := f.Close(); err != nil {
-		return head, err
-	}
-	if err := c.run(ctx, "VACUUM INTO ?", path); err != nil {
+	if err := copyInto(ctx, s.db.path, filepath.Join(dir, filepath.Base(s.db.path))); err != nil {
 		return head, mapped(s.db.path, err)
 	}
 	return head, keys.Create(filepath.Join(dir, keysName))

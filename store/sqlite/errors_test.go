@@ -442,11 +442,11 @@ func TestClose(t *testing.T) {
 func TestSchemaChangesWhileOpen(t *testing.T) {
 	s := open(t)
 	at := add(t, s, "run_a", 0, started("ann", "default", "", ""))
-	execAt(t, s.Path(), "PRAGMA user_version = 99")
+	execAt(t, s.Path(), "UPDATE state SET version = 99, oldest = 99")
 	if err := s.Append(t.Context(), "run_a", at, journaltest.Events(completed)...); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("append: %v, want ErrNewer", err)
 	}
-	execAt(t, s.Path(), "PRAGMA user_version = 23")
+	execAt(t, s.Path(), "UPDATE state SET version = 24, oldest = 24")
 	add(t, s, "run_a", at, completed)
 	if _, err := s.VerifyAll(t.Context()); err != nil {
 		t.Error(err)

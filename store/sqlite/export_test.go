@@ -23,6 +23,12 @@ func (s *Store) SystemEvents(ctx context.Context, after toolcrib.Seq) (events []
 	return events, err
 }
 
+// With returns options of a program that knows other steps of the schema.
+func (o Options) With(steps sqlstore.Steps) Options {
+	o.steps = steps
+	return o
+}
+
 // Limit sets the number of pages that the database may have.
 func (s *Store) Limit(ctx context.Context, pages int) error {
 	return s.writer.run(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", pages))

@@ -65,6 +65,8 @@ func play(ctx context.Context, role, name, path string) (err error) {
 		return tryToWrite(ctx, name, path)
 	case "limited":
 		return playLimited(ctx, path)
+	case "upgrade":
+		return upgradeForLong(ctx, path)
 	}
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {

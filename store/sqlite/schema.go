@@ -18,8 +18,6 @@ import (
 var schema string
 
 const (
-	// schemaVersion is the user_version of the schema.
-	schemaVersion = 23
 	// applicationID identifies a file of toolcrib: "tcrb".
 	applicationID = 0x74637262
 	// loggedID identifies one whose newest content may be only in its write-ahead log: "tcrl".
@@ -30,8 +28,8 @@ const (
 	walPause = 2 * time.Millisecond
 )
 
-// readVersion returns the version of the schema, or 0 if it does not exist yet. In most cases it reads
-// only the header.
+// readVersion returns sqlstore.Baseline, which is the user_version of the file, or 0 if it has no tables yet. The
+// version of the schema is in the table state. In most cases readVersion reads only the header.
 func readVersion(ctx context.Context, r sqlstore.Reader, path string) (int, error) {
 	version, ours, err := readHeader(ctx, r)
 	if err != nil {
@@ -51,23 +49,15 @@ func readVersion(ctx context.Context, r sqlstore.Reader, path string) (int, erro
 	if !ours {
 		return 0, &store.Error{Kind: store.ErrCorrupt, Path: path, Err: errors.New("it is the database of another program")}
 	}
-	if err := checkVersion(version, path); err != nil {
-		return 0, err
-	}
-	return version, nil
-}
-
-// checkVersion rejects every schema version but that of this version of toolcrib.
-func checkVersion(version int, path string) error {
-	if version == schemaVersion {
-		return nil
-	}
 	kind := store.ErrOlder
-	if version > schemaVersion {
+	switch {
+	case version == sqlstore.Baseline:
+		return version, nil
+	case version > sqlstore.Baseline:
 		kind = store.ErrNewer
 	}
-	return &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, this version knows %d", version,
-		schemaVersion)}
+	return 0, &store.Error{Kind: kind, Path: path, Err: fmt.Errorf("its schema is %d, and this version needs at least %d",
+		version, sqlstore.Baseline)}
 }
 
 // readHeader returns the version, and whether the file has toolcrib's mark.
@@ -166,7 +156,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if v, err := readVersion(ctx, c, path); err != nil || v == schemaVersion {
+	if v, err := readVersion(ctx, c, path); err != nil || v > 0 {
 		return err
 	}
 	keys, err := keysToCreate(path, o)
@@ -174,6 +164,12 @@ func create(ctx context.Context, path string, o Options) (err error) {
 		return err
 	}
 	if err := c.run(ctx, schema); err != nil {
+		return err
+	}
+	if err := sqlstore.SealSchema(ctx, c, keys, sqlstore.Baseline, sqlstore.Baseline); err != nil {
+		return err
+	}
+	if err := apply(ctx, c, keys, o.steps); err != nil {
 		return err
 	}
 	if o.From == nil {
@@ -185,6 +181,60 @@ func create(ctx context.Context, path string, o Options) (err error) {
 		return err
 	}
 	return c.run(ctx, "COMMIT")
+}
+
+// beforeEnd ends the name of the copy that is made before the schema is changed. There is one.
+const beforeEnd = "-before"
+
+// apply makes the changes that the schema lacks, in the transaction of c.
+func apply(ctx context.Context, c *conn, keys *store.Keys, steps sqlstore.Steps) error {
+	return steps.Apply(ctx, c, keys, func(step sqlstore.Step) error { return c.run(ctx, step.SQLite) })
+}
+
+// upgrade makes the changes that the schema lacks, in one transaction, and keeps a copy of the file as it was.
+func upgrade(ctx context.Context, path string, keys *store.Keys, steps sqlstore.Steps) (err error) {
+	c, err := connect(ctx, path, creationWait, "synchronous(FULL)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }() // rolls back unless committed
+	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if err := steps.CheckSchema(ctx, c, path); !errors.Is(err, store.ErrUnmigrated) {
+		return err // another process was first
+	}
+	part := path + beforeEnd + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := copyInto(ctx, path, part); err != nil {
+		return err
+	}
+	if err := os.Rename(part, path+beforeEnd); err != nil {
+		return err
+	}
+	if err := apply(ctx, c, keys, steps); err != nil {
+		return err
+	}
+	return c.run(ctx, "COMMIT")
+}
+
+// copyInto copies what is committed in a database into a new file.
+func copyInto(ctx context.Context, path, to string) (err error) {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite would create it readable for others
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	c, err := connect(ctx, path, creationWait)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return c.run(ctx, "VACUUM INTO ?", to)
 }
 
 // walMode sets the file to WAL mode, which is permanent. A copy made by VACUUM INTO must be set to it

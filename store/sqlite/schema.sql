@@ -238,6 +238,15 @@ CREATE TABLE token_minute (
     PRIMARY KEY (token, n)
 ) STRICT, WITHOUT ROWID;
 
+-- The version of the schema, the oldest version whose programs may work on it, and a seal of them and of all definitions.
+CREATE TABLE state (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    oldest  INTEGER NOT NULL,
+    seal    BLOB    NOT NULL
+) STRICT;
+INSERT INTO state (one, version, oldest, seal) VALUES (1, 24, 24, x'');
+
 -- What the audit log shows, by time. A chain of OR costs an append nothing; for IN with
 -- more than two values SQLite builds a table of them at each row that is inserted.
 CREATE INDEX events_audit ON events (time, key)
@@ -247,4 +256,4 @@ CREATE INDEX system_events_audit ON system_events (time, seq)
     WHERE kind NOT IN ('anchor', 'session_made', 'session_removed');
 
 PRAGMA application_id = 1952674402; -- "tcrb"
-PRAGMA user_version = 23;
+PRAGMA user_version = 24;

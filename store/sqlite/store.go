@@ -56,7 +56,8 @@ type Options struct {
 	// Owner is the process that takes leases of runs. If it has no ID, there are none.
 	Owner store.Owner
 
-	unlogged bool // there was no write-ahead log before the first connection
+	unlogged bool           // there was no write-ahead log before the first connection
+	steps    sqlstore.Steps // if nil, sqlstore.Known()
 }
 
 // Store is an open database. It is safe for use by many goroutines.
@@ -69,8 +70,9 @@ type Store struct {
 
 // Open opens the database at path. If the database or its folder does not exist, it is created (0600,
 // 0700). If its keys or its write-ahead log show that it existed before, the error is store.ErrLost. If
-// an earlier or later version of toolcrib has written it, the error is store.ErrOlder or
-// store.ErrNewer. In these cases nothing is changed.
+// its schema excludes this version of toolcrib, the error is store.ErrOlder or store.ErrNewer. In these
+// cases nothing is changed. If the schema lacks changes that this version knows, they are made, and a copy
+// of the file as it was is kept next to it, with the end -before.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	path, err := filepath.Abs(path)
@@ -95,6 +97,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.steps == nil {
+		o.steps = sqlstore.Known()
 	}
 	if o.FileSystem == nil {
 		o.FileSystem = fileSystemOf
@@ -184,8 +189,11 @@ func alone(path string) bool {
 func (d *database) checkReadOnly(ctx context.Context, o Options) error {
 	return d.readers.with(ctx, func(c *conn) error {
 		v, err := readVersion(ctx, c, d.path)
-		if err == nil && v < schemaVersion {
+		if err == nil && v == 0 {
 			return &store.Error{Kind: store.ErrReadOnly, Path: d.path, Err: errors.New("it has no tables yet")}
+		}
+		if err == nil {
+			err = o.steps.CheckSchema(ctx, c, d.path)
 		}
 		if err == nil && o.unlogged {
 			err = checkLog(ctx, c, d.path)

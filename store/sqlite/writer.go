@@ -32,8 +32,9 @@ type writer struct {
 	*conn
 	busy    time.Duration // how long to wait for the lock of another process
 	keys    *store.Keys   // keys that seal the stored data
-	full    bool          // the connection's synchronous is FULL, not NORMAL
-	content uint32        // content number of the file after the last transaction; 0 if unknown
+	steps   sqlstore.Steps
+	full    bool   // the connection's synchronous is FULL, not NORMAL
+	content uint32 // content number of the file after the last transaction; 0 if unknown
 	// unsettled reports whether the file may lack the mark of isLogged. moved is the last known
 	// modification time of the file: a program that moves content from the log into it may have removed
 	// the mark.
@@ -52,7 +53,7 @@ func openWriter(ctx context.Context, path string, o Options) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{conn: c, busy: o.BusyTimeout}
+	w := &writer{conn: c, busy: o.BusyTimeout, steps: o.steps}
 	if err := w.open(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -64,13 +65,13 @@ func (w *writer) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if v < schemaVersion {
+	if v == 0 {
 		if err := create(ctx, w.path, o); err != nil {
 			return err
 		}
 	}
 	var incomplete error
-	if o.unlogged && v == schemaVersion {
+	if o.unlogged && v > 0 {
 		if incomplete = checkLog(ctx, w.conn, w.path); incomplete != nil &&
 			(o.AdoptBy == "" || !errors.Is(incomplete, store.ErrIncomplete)) {
 			return incomplete
@@ -89,6 +90,13 @@ func (w *writer) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if w.keys, err = openKeys(ctx, w.conn, o, incomplete); err != nil {
+		return err
+	}
+	if err := w.steps.CheckSchema(ctx, w.conn, w.path); errors.Is(err, store.ErrUnmigrated) {
+		if err := upgrade(ctx, w.path, w.keys, w.steps); err != nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	for _, name := range []string{w.path, w.path + "-wal"} {
@@ -188,18 +196,14 @@ func (w *writer) Check(ctx context.Context) (changed bool, err error) {
 }
 
 // checkContent reports whether another writer has changed the file since this writer's last transaction.
-// If so, the schema version is checked again.
+// If so, the version of the schema is checked again.
 func (w *writer) checkContent(ctx context.Context) (changed bool, err error) {
 	content, err := w.conn.content()
 	if err != nil || content == w.content && content != 0 {
 		return false, err
 	}
 	w.content = content
-	version := 0
-	if err = sqlstore.One(ctx, w, "PRAGMA user_version", nil, &version); err == nil {
-		err = checkVersion(version, w.path)
-	}
-	return true, err
+	return true, w.steps.CheckSchema(ctx, w, w.path)
 }
 
 // openFile is a file that the connection has open.

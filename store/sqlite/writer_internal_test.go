@@ -80,7 +80,7 @@ func TestBarrierKinds(t *testing.T) {
 func TestSchema(t *testing.T) {
 	s := openTest(t)
 	for query, want := range map[string]int{
-		"PRAGMA user_version":                           schemaVersion,
+		"PRAGMA user_version":                           sqlstore.Baseline,
 		"PRAGMA application_id":                         applicationID,
 		"SELECT count(*) FROM docs":                     0, // A1: a new store has none
 		"SELECT count(*) FROM pragma_foreign_key_check": 0,

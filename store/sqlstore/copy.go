@@ -22,6 +22,9 @@ const (
 // same keys. All numbers, hashes and seals stay the same. c is in a transaction, which CopyTo does not commit.
 func (s *Store) CopyTo(ctx context.Context, c Execer) error {
 	return s.frozen(ctx, func(sn snapshot) error {
+		if err := sameVersion(ctx, sn, c); err != nil {
+			return err
+		}
 		for _, table := range tables {
 			if err := sn.copyTable(ctx, c, table); err != nil {
 				return err

@@ -35,9 +35,9 @@ type Conn interface {
 	// no program has changed the database since; it is false if the database does not know.
 	SetMatched(table int)
 	Matched(table int) bool
-	// SameSchema reports whether the database has exactly the tables, indexes, views and triggers of the
-	// schema.
-	SameSchema(ctx context.Context) (bool, error)
+	// Definitions returns what the schema contains, each with its definition, in a fixed order: tables, columns,
+	// constraints, indexes, views, functions and triggers.
+	Definitions(ctx context.Context) ([]string, error)
 }
 
 // Execer is a connection that executes statements.

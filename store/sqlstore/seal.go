@@ -197,6 +197,13 @@ func Adopt(ctx context.Context, c Execer, keys *store.Keys, by string, at time.T
 	if s.record.Runs, err = sn.Places(ctx, keys); err != nil {
 		return err
 	}
+	schema, err := readSchema(ctx, c)
+	if err == nil {
+		err = SealSchema(ctx, c, keys, schema.version, schema.oldest)
+	}
+	if err != nil {
+		return err
+	}
 	return s.put(ctx, c, keys, sealedAll)
 }
 
@@ -208,6 +215,9 @@ func checkSealed(ctx context.Context, sn snapshot, keys *store.Keys) error {
 	}
 	if err == nil {
 		err = store.CheckTables(ctx, sn, keys, &r)
+	}
+	if err == nil {
+		err = checkSchema(ctx, sn, keys)
 	}
 	if err != nil {
 		return err

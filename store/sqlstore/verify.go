@@ -222,16 +222,13 @@ func (sn snapshot) TokenCalls(ctx context.Context, do func(token string, calls i
 	})
 }
 
-// Unexpected reports tables, indexes, views and triggers that are not in the schema, rows that belong to no
-// run, and rows that are never written.
+// Schema implements [store.Snapshot].
+func (sn snapshot) Schema(ctx context.Context, keys *store.Keys) error {
+	return checkSchema(ctx, sn, keys)
+}
+
+// Unexpected reports rows that belong to no run, and rows that are never written.
 func (sn snapshot) Unexpected(ctx context.Context) (unexpected []string, err error) {
-	same, err := sn.SameSchema(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !same {
-		unexpected = append(unexpected, "a table, view or trigger is not toolcrib's, or one of toolcrib's is missing")
-	}
 	for _, found := range []struct{ what, query string }{
 		{"there are pieces that belong to no kept result", "SELECT count(*) FROM content_pieces WHERE key >> 32 NOT IN (SELECT num FROM contents)"},
 		{"there is a session whose newest run is another one", `SELECT count(*) FROM docs

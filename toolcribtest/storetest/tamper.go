@@ -375,6 +375,9 @@ func peopleEdits() map[string]string {
 		"remembered: ID":          "UPDATE docs SET id = 'rem_x' WHERE kind = 'remembered' AND gone = 0",
 		"remembered: inserted":    "INSERT INTO docs SELECT kind, 'rem_x', user, folded, look, at, gone, doc, last FROM docs WHERE kind = 'remembered' LIMIT 1",
 		"remembered: counter":     "UPDATE counters SET value = value - 1 WHERE name = 'remembered'",
+		"schema: version":         "UPDATE state SET version = version + 1",
+		"schema: oldest":          "UPDATE state SET oldest = oldest - 1",
+		"schema: seal":            "UPDATE state SET seal = zeroblob(32)",
 		"user: from a session":    "UPDATE docs SET kind = 'user' WHERE kind = 'session' AND id = 'ses_1'",
 		"remembered: in force":    "UPDATE docs SET gone = 0 WHERE kind = 'remembered'",
 	}
