@@ -50,3 +50,20 @@ type Contents interface {
 	Put(ctx context.Context, run RunID, ref string, data []byte) error
 	Range(ctx context.Context, run RunID, ref string, offset, limit int64) (data []byte, size int64, err error)
 }
+
+// Files stores small files that all processes share: secrets, notes of users, what was reviewed. A name is
+// that of a file, or of a folder and a file in it: elements of letters, digits and other characters except
+// slashes and backslashes, separated by slashes, which do not begin with a dot. It has at most 255 bytes.
+type Files interface {
+	// File returns the content of a file, or [ErrNotFound].
+	File(ctx context.Context, name string) ([]byte, error)
+	// FilesIn returns the contents of the files in a folder by their names without it. One that cannot be
+	// read is nil.
+	FilesIn(ctx context.Context, folder string) (map[string][]byte, error)
+	// ChangeFile replaces the content of a file by the result of change, atomically and durably. before is
+	// nil if there is no file; a nil result removes it. If change returns an error, nothing is written, and
+	// ChangeFile returns it. Between the call of change and the write, no process changes the file or
+	// another one in its folder; if one has, change is called again. If that does not end, the error is
+	// [ErrConflict].
+	ChangeFile(ctx context.Context, name string, change func(before []byte) (after []byte, err error)) error
+}

@@ -52,7 +52,7 @@ func TestSecret_FullDisk(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Errorf("the file was touched, %v", err)
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".secrets-*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".tmp-*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}

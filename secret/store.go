@@ -2,12 +2,13 @@
 //
 // All secrets are in one file, encrypted with age (age-encryption.org/v1) to a key that is derived from
 // the key file of toolcrib, so that the same key file opens it on every server. The key in hexadecimal
-// is the file's passphrase, so age's own program can open it. The file is written atomically; the names
-// of the secrets are encrypted like their values.
+// is the file's passphrase, so age's own program can open it. The names of the secrets are encrypted like
+// their values.
 package secret
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -69,27 +69,40 @@ const (
 var secretName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
 // Store is a file of secrets. It is safe for concurrent use, also by several processes: a reader sees
-// the secrets before or after a change. Use [Open] to create one.
+// the secrets before or after a change. Use [Open] or [New] to create one.
 type Store struct {
-	path      string
+	files     toolcrib.Files
+	name      string // of the file
+	place     string // names the file in messages
 	identity  *age.ScryptIdentity
 	recipient *age.ScryptRecipient
 	now       func() time.Time
-	patience  time.Duration
 }
 
 // Options are the options of a store. Fields that are zero have their defaults.
 type Options struct {
 	Now      func() time.Time // time.Now if nil
-	Patience time.Duration    // how long a change waits for another one; 10 s if 0
+	Patience time.Duration    // how long a change of a file on disk waits for another one; 10 s if 0
 }
 
-// Open returns the secrets in a file. If the file does not exist, the first [Store.Set] creates it and
-// its folder. key is 32 secret bytes (see [KeyPurpose]). Open does not read the file; [Store.List]
+// Open returns the secrets in a file on disk. If the file does not exist, the first [Store.Set] creates it
+// and its folder. key is 32 secret bytes (see [KeyPurpose]). Open does not read the file; [Store.List]
 // fails if the file cannot be used.
 func Open(path string, key []byte, o Options) (*Store, error) {
-	if path == "" || len(key) != keyBytes {
-		return nil, because(ErrUnusable, "the path is missing, or the key does not have %d bytes", keyBytes)
+	if path == "" {
+		return nil, because(ErrUnusable, "the path is missing")
+	}
+	s, err := New(safefile.Folder{Dir: filepath.Dir(path), Patience: o.Patience}, filepath.Base(path), key, o)
+	if err == nil {
+		s.place = path
+	}
+	return s, err
+}
+
+// New is [Open] for a file with a name among others.
+func New(files toolcrib.Files, name string, key []byte, o Options) (*Store, error) {
+	if len(key) != keyBytes {
+		return nil, because(ErrUnusable, "the key does not have %d bytes", keyBytes)
 	}
 	identity, err := age.NewScryptIdentity(hex.EncodeToString(key))
 	if err != nil {
@@ -105,10 +118,7 @@ func Open(path string, key []byte, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Patience <= 0 {
-		o.Patience = 10 * time.Second
-	}
-	return &Store{path: path, identity: identity, recipient: recipient, now: o.Now, patience: o.Patience}, nil
+	return &Store{files: files, name: name, place: name, identity: identity, recipient: recipient, now: o.Now}, nil
 }
 
 // Info describes a secret without its value.
@@ -228,57 +238,48 @@ func (s *Store) Remove(name string) (info Info, err error) {
 
 // read returns the content of the file, which is empty if the file does not exist.
 func (s *Store) read() (*content, error) {
-	file, err := safefile.Read(s.path, maxFileBytes)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &content{Format: formatVersion, Secrets: map[string]entry{}}, nil
-	case errors.Is(err, safefile.ErrTooLarge):
-		return nil, s.failed(because(ErrDamaged, "it is too large"))
-	case err != nil:
+	file, err := s.files.File(context.Background(), s.name)
+	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, s.unusable(err)
 	}
-	c, err := s.unseal(file)
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	return c, nil
+	return s.unseal(file)
 }
 
 // failed adds the name of the file to an error.
-func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.path, err) }
+func (s *Store) failed(err error) error { return fmt.Errorf("%s: %w", s.place, err) }
 
 // unusable returns an error about the file, with its path once.
 func (s *Store) unusable(err error) error {
+	switch {
+	case errors.Is(err, safefile.ErrTooLarge):
+		return s.failed(because(ErrDamaged, "it is too large"))
+	case errors.Is(err, toolcrib.ErrConflict):
+		return s.failed(ErrLocked)
+	}
+	if _, onDisk := s.files.(safefile.Folder); !onDisk {
+		return s.failed(err)
+	}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
 	return s.failed(because(ErrUnusable, "%w", err))
 }
 
-// update changes the secrets under a lock, so that processes do not overwrite each other's changes, and
-// replaces the file, so that a reader never sees a partial one.
+// update changes the secrets, so that no process overwrites a change by another one.
 func (s *Store) update(change func(*content) error) error {
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return s.unusable(err)
-	}
-	unlock, err := safefile.Lock(s.path+".lock", s.patience)
-	if errors.Is(err, safefile.ErrBusy) {
-		return s.failed(ErrLocked)
-	}
-	if err != nil {
-		return s.unusable(err)
-	}
-	defer unlock()
-	c, err := s.read()
-	if err != nil {
-		return err
-	}
-	if err := change(c); err != nil {
-		return err
-	}
-	file, err := s.seal(c)
-	if err == nil {
-		err = safefile.Replace(s.path, ".secrets-", file)
+	var refused error
+	err := s.files.ChangeFile(context.Background(), s.name, func(before []byte) (after []byte, err error) {
+		c, err := s.unseal(before)
+		if err == nil {
+			err = change(c)
+		}
+		if refused = err; err != nil {
+			return nil, err
+		}
+		return s.seal(c)
+	})
+	if refused != nil {
+		return refused
 	}
 	if err != nil {
 		return s.unusable(err)
@@ -286,13 +287,7 @@ func (s *Store) update(change func(*content) error) error {
 	return nil
 }
 
-const (
-	formatVersion = 1
-
-	// maxFileBytes exceeds the largest file that can be written: base64 adds a third to the values, and
-	// there are names and dates.
-	maxFileBytes = 2*MaxTotalBytes + 1<<20
-)
+const formatVersion = 1
 
 // content is the encrypted content of the file.
 type content struct {
@@ -335,22 +330,27 @@ func (s *Store) seal(c *content) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unseal decrypts the content of a file. The error is one of those above.
+// unseal decrypts the content of a file; nil is a file that does not exist. The error is one of those
+// above.
 func (s *Store) unseal(file []byte) (*content, error) {
+	c := &content{Format: formatVersion, Secrets: map[string]entry{}}
+	if file == nil {
+		return c, nil
+	}
 	r, err := age.Decrypt(bytes.NewReader(file), s.identity)
 	if _, other := errors.AsType[*age.NoIdentityMatchError](err); other {
-		return nil, ErrWrongKey
+		return nil, s.failed(ErrWrongKey)
 	}
 	if err != nil {
-		return nil, because(ErrDamaged, "its header does not hold")
+		return nil, s.failed(because(ErrDamaged, "its header is not valid"))
 	}
 	plain, err := io.ReadAll(io.LimitReader(r, int64(len(file))))
 	if err != nil {
-		return nil, because(ErrDamaged, "what is encrypted in it does not hold")
+		return nil, s.failed(because(ErrDamaged, "its encrypted content is not valid"))
 	}
-	c := new(content) // authenticated, so toolcrib wrote it
+	*c = content{} // authenticated, so toolcrib wrote it
 	if json.Unmarshal(plain, c) != nil || c.Format != formatVersion || c.Secrets == nil {
-		return nil, because(ErrDamaged, "what is encrypted in it cannot be read")
+		return nil, s.failed(because(ErrDamaged, "its encrypted content cannot be read"))
 	}
 	return c, nil
 }

@@ -49,8 +49,8 @@ const (
 // Record covers everything in a store on which permissions depend. It is sealed, so that no part
 // of the store can be reset to an older state alone.
 type Record struct {
-	Moves  uint64 // number of times that the place of a run has changed
-	Runs   Seal   // sum of the places of all runs
+	Moves  uint64 // number of times that the place of a run or file has changed
+	Runs   Seal   // sum of the places of all runs and stored files
 	Tables [SealedTables]Seal
 }
 
@@ -68,6 +68,17 @@ func (k *Keys) SealPlace() *Sealing { return newSealing(k.place) }
 // Place resets s and returns the same seal as [Keys.Place].
 func (s *Sealing) Place(run toolcrib.RunID, seq toolcrib.Seq, hash []byte) Seal {
 	return s.Reset().Add(string(run), int64(seq), hash).Sum()
+}
+
+// SealFile returns the seal of the row of a stored file. at is the time of its change in Unix microseconds,
+// which rises with each.
+func (k *Keys) SealFile(name string, at int64, content []byte) Seal {
+	return newSealing(k.row).Add("file", name, at, content).Sum()
+}
+
+// FilePlace returns the summand of a stored file in [Record.Runs].
+func (k *Keys) FilePlace(name string, seal []byte) Seal {
+	return newSealing(k.place).Add("file", name, seal).Sum()
 }
 
 // SealRun begins the seal of the row of a run.

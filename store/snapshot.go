@@ -36,7 +36,7 @@ type Snapshot interface {
 	Said(ctx context.Context, first, last int64, do func(num int64, key SaidKey)) error
 	// Kept calls do with the kept results of a run, by reference, or of all runs, run by run, if run is "".
 	Kept(ctx context.Context, run toolcrib.RunID, do func(toolcrib.RunID, Kept) error) error
-	// Places returns the sum of the places of all runs.
+	// Places returns the sum of the places of all runs and stored files.
 	Places(ctx context.Context, keys *Keys) (Seal, error)
 	// Table computes the seal of the current rows of a sealed table.
 	Table(ctx context.Context, keys *Keys, table int) (Seal, error)
@@ -46,10 +46,28 @@ type Snapshot interface {
 	Used(ctx context.Context, do func(UseEntry) error) error
 	// TokenCalls calls do with the number of calls counted for each access token.
 	TokenCalls(ctx context.Context, do func(token string, calls int64) error) error
+	// Files calls do with each stored file.
+	Files(ctx context.Context, do func(*StoredFile) error) error
 	// Schema returns a [*ChainError] if the tables are not those that were sealed.
 	Schema(ctx context.Context, keys *Keys) error
 	// Unexpected describes rows that the store never writes, such as rows of missing runs.
 	Unexpected(ctx context.Context) ([]string, error)
+}
+
+// StoredFile is the row of a file; see [toolcrib.Files].
+type StoredFile struct {
+	Name    string
+	At      int64 // time of its change in Unix microseconds
+	Sealed  []byte
+	Content []byte
+}
+
+// Check returns a [*ChainError] if the file is not as it was sealed.
+func (f *StoredFile) Check(keys *Keys) error {
+	if keys == nil || keys.SealFile(f.Name, f.At, f.Content).Equal(f.Sealed) {
+		return nil
+	}
+	return &ChainError{What: fmt.Sprintf("the stored file %.100q was changed", f.Name)}
 }
 
 // Row is the row of a run: its record, and the values that chain and seals need.

@@ -29,6 +29,7 @@ import (
 type Store interface {
 	toolcrib.Journal
 	toolcrib.Contents
+	toolcrib.Files
 	Runs
 	Leases
 	Origins

@@ -475,11 +475,11 @@ func VerifySystem(ctx context.Context, s Snapshot, keys *Keys, against *Head) (V
 	return v.head, CheckPlaces(ctx, v.s, v.keys, &v.record)
 }
 
-// CheckPlaces compares the places of all runs with the record.
+// CheckPlaces compares the places of all runs and stored files with the record.
 func CheckPlaces(ctx context.Context, s Snapshot, keys *Keys, r *Record) error {
 	sum, err := s.Places(ctx, keys)
 	if err == nil && sum != r.Runs {
-		err = &ChainError{What: "a run was removed or put back to an earlier state"}
+		err = &ChainError{What: "a run or a stored file was removed or put back to an earlier state"}
 	}
 	return err
 }
@@ -584,7 +584,7 @@ func VerifyAll(ctx context.Context, s Snapshot, keys *Keys) (all VerifiedAll, er
 	v := newVerifier(s, keys)
 	err = v.system(ctx, nil)
 	all.System = v.head
-	for _, step := range []func(context.Context, *VerifiedAll) error{v.runs, v.totals, v.tokens, v.unexpected} {
+	for _, step := range []func(context.Context, *VerifiedAll) error{v.runs, v.files, v.totals, v.tokens, v.unexpected} {
 		if err := all.add(err); err != nil {
 			return all, err
 		}
@@ -680,6 +680,11 @@ func (v *verifier) each(ctx context.Context, done func(*runCheck) error, all *Ve
 		_ = all.add(&ChainError{What: "there are events of no run"}) // it is a broken chain
 	}
 	return err
+}
+
+// files verifies each stored file.
+func (v *verifier) files(ctx context.Context, all *VerifiedAll) error {
+	return v.s.Files(ctx, func(f *StoredFile) error { return all.add(f.Check(v.keys)) })
 }
 
 // totals compares the places and the usage of all runs with the stored sums. After a problem

@@ -36,6 +36,9 @@ const (
 var onFiles = regexp.MustCompile(`toolcrib\.db|toolcrib( --\S+ \S+)* backup|was reloaded|! exists \$DATA|! exists none|` +
 	`(?m)^(sqlite|spoil|forge|putback|holdlock|filelimit|bigfile|hook decides|together) `)
 
+// shared matches the names of scripts about what several servers have in common besides runs. They always run.
+var shared = regexp.MustCompile(`^(memory|mcplogin|secret.*)\.txtar$`)
+
 var everyScript = flag.Bool("every-script", false, "run every script on PostgreSQL, not only a sample")
 
 // TestScripts_PostgreSQL runs scripts of TestScripts with their data in PostgreSQL, a database for each data folder.
@@ -59,9 +62,15 @@ func TestScripts_PostgreSQL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !onFiles.Match(text) && (*everyScript || i%8 == 0) {
+		if shared.MatchString(filepath.Base(path)) || !onFiles.Match(text) && (*everyScript || i%8 == 0) {
 			p.Files = append(p.Files, path)
 		}
+	}
+	p.Condition = func(cond string) (bool, error) {
+		if cond == "postgres" {
+			return true, nil
+		}
+		return condition(cond, false)
 	}
 	local := p.Setup
 	p.Setup = func(env *testscript.Env) error {
@@ -72,6 +81,27 @@ func TestScripts_PostgreSQL(t *testing.T) {
 		env.Setenv("PATH", strings.TrimPrefix(env.Getenv("PATH"), plainBinary(t)+string(os.PathListSeparator)))
 		env.Setenv(databaseVariable, template)
 		env.Setenv(keysVariable, keys)
+		return nil
+	}
+	testscript.Run(t, p)
+}
+
+// TestShared_PostgreSQL runs the scripts of testdata/postgres, each with an empty database, $CRIB_DATABASE.
+func TestShared_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := startPostgreSQL(t)
+	p := scripts(t)
+	p.Dir = filepath.Join("testdata", "postgres")
+	setup := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		if err := setup(env); err != nil {
+			return err
+		}
+		name := "shared_" + strings.TrimSuffix(filepath.Base(env.WorkDir), ".txtar")
+		name = strings.NewReplacer("-", "_").Replace(name)
+		execute(t, server.URL("postgres").String(), "CREATE DATABASE "+name)
+		env.Setenv("CRIB_DATABASE", server.URL(name).String())
+		env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+server.Programs())
 		return nil
 	}
 	testscript.Run(t, p)

@@ -125,6 +125,8 @@ func condition(cond string, served bool) (bool, error) {
 		return exec.Command("bwrap", "--dev-bind", "/", "/", "true").Run() == nil, nil
 	case "served":
 		return served, nil
+	case "postgres":
+		return false, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
@@ -208,7 +210,7 @@ func cmdNarrow(ts *testscript.TestScript, _ bool, args []string) {
 // environment is what programs get that are not started by testscript itself.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR", "LC_ALL", "HTTPS_PROXY", servedVariable, databaseVariable, keysVariable} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "URL", "GOCOVERDIR", "NO_COLOR", "PAGER", "HOOK", "OLLAMA_HOST", "EDITOR", "LC_ALL", "HTTPS_PROXY", "WORK", "CRIB_DATABASE", servedVariable, databaseVariable, keysVariable} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

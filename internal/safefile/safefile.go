@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/toolcrib/toolcrib"
 )
 
 // ErrBusy reports that another program holds the lock.
-var ErrBusy = errors.New("another program holds the lock")
+var ErrBusy error = toolcrib.Errorf(toolcrib.CodeConflict, "another program holds the lock")
 
 // Replace writes a file atomically, for its owner only, and returns when it has reached the disk.
 // prefix begins the name of the temporary file next to it.
@@ -43,6 +45,11 @@ func put(path, prefix string, data []byte, name func(from, to string) error) err
 	if err := name(f.Name(), path); err != nil {
 		return err
 	}
+	return syncFolder(folder)
+}
+
+// syncFolder returns when the names in a folder have reached the disk.
+func syncFolder(folder string) error {
 	d, err := os.Open(folder)
 	if err != nil {
 		return fmt.Errorf("make sure that it is kept: %w", err)
@@ -75,8 +82,8 @@ func Read(path string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, 
 }
 
 // ReadIn is [Read] for a file below a root, which links cannot leave.
-func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
-	return readBy(root.OpenFile, name, limit, nil)
+func ReadIn(root *os.Root, name string, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
+	return readBy(root.OpenFile, name, limit, checks)
 }
 
 type opener func(name string, flag int, perm fs.FileMode) (*os.File, error)

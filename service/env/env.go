@@ -177,7 +177,7 @@ func (e *Env) open(ctx context.Context, how opening) error {
 	if err != nil {
 		return err
 	}
-	address, err := e.Config.Database.Resolve(e.Resolver())
+	address, err := e.database()
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,9 @@ func (e *Env) open(ctx context.Context, how opening) error {
 	if err != nil {
 		return err
 	}
-	e.Store = opened
+	if e.Store = opened; address != "" {
+		e.learnStored()
+	}
 	return nil
 }
 

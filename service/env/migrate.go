@@ -36,7 +36,7 @@ func (e *Env) Migrate(ctx context.Context, who toolcrib.Principal, m Migration) 
 	if err != nil {
 		return "", err
 	}
-	own, err := e.Config.Database.Resolve(e.Resolver())
+	own, err := e.database()
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +53,7 @@ func (e *Env) Migrate(ctx context.Context, who toolcrib.Principal, m Migration) 
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, own), postgres.MigrateOptions{Keys: keys, For: own})
 }
 
-// copyTo copies the database in the data folder to PostgreSQL.
+// copyTo copies the database in the data folder, the stored secrets and the notes of users to PostgreSQL.
 func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string, err error) {
 	if _, err := os.Stat(e.Database()); err != nil {
 		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no database %s to copy", e.Database())
@@ -66,10 +66,16 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 	if err := idle(ctx, from); err != nil {
 		return "", err
 	}
-	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{Keys: keys, From: from.Store, For: m.To})
+	files, err := e.filesToCopy(ctx)
+	if err != nil {
+		return "", err
+	}
+	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{
+		Keys: keys, From: from.Store, Files: files, For: m.To,
+	})
 }
 
-// copyFrom copies a database in PostgreSQL to a new one in the data folder.
+// copyFrom copies a database in PostgreSQL to a new one in the data folder, and its secrets and notes to files.
 func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path string, err error) {
 	path = e.Database()
 	if _, err := os.Stat(path); err == nil {
@@ -83,7 +89,14 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 	if err := idle(ctx, from); err != nil {
 		return "", err
 	}
-	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store})
+	files, err := from.AllFiles(ctx)
+	if err == nil {
+		err = e.writeCopied(ctx, files) // before the database, without which a failed copy can be repeated
+	}
+	if err != nil {
+		return "", err
+	}
+	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store, Files: map[string][]byte{}})
 	if err != nil {
 		return "", err
 	}

@@ -34,12 +34,12 @@ func (e *Env) Resolver() config.Resolver {
 // Secret resolves ${secret:NAME}. The secrets are opened at each use, so a configuration without such references
 // opens nothing.
 func (e *Env) Secret(name string) (string, error) {
-	if _, err := os.Stat(filepath.Join(e.DataDir, secret.FileName)); errors.Is(err, fs.ErrNotExist) {
-		return "", toolcrib.ErrNotFound
-	}
-	kept, err := e.SecretStore()
+	kept, err := e.storedSecrets()
 	if err != nil {
 		return "", &config.SecretError{Message: err.Error()}
+	}
+	if kept == nil {
+		return "", toolcrib.ErrNotFound
 	}
 	text, err := kept.Secret(name)
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
@@ -48,13 +48,14 @@ func (e *Env) Secret(name string) (string, error) {
 	return text, err
 }
 
-// learnStored masks the stored secrets. If they cannot be read, the operation that uses one reports it.
+// learnStored masks the stored secrets. If they cannot be read, the operation that uses one reports it. Those in a
+// database that is not open are masked when it is opened.
 func (e *Env) learnStored() {
-	if _, err := os.Stat(filepath.Join(e.DataDir, secret.FileName)); err != nil {
+	if e.Store == nil && !e.inFolder() {
 		return
 	}
-	kept, err := e.SecretStore()
-	if err != nil {
+	kept, err := e.storedSecrets()
+	if err != nil || kept == nil {
 		return
 	}
 	values, err := kept.Values()
@@ -65,6 +66,17 @@ func (e *Env) learnStored() {
 		e.Mask.Learn(guard.Secret{Name: name, Value: value})
 		e.ReadSignIn(name, value)
 	}
+}
+
+// storedSecrets returns the stored secrets, or nil if they are in the data folder and there are none, and perhaps no
+// keys.
+func (e *Env) storedSecrets() (*secret.Store, error) {
+	if e.inFolder() {
+		if _, err := os.Stat(filepath.Join(e.DataDir, secret.FileName)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	return e.SecretStore()
 }
 
 // KeysFile returns the absolute path of the key file.
@@ -106,13 +118,17 @@ func (e *Env) Sealer(purpose string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// SecretStore opens the secrets of the data folder.
+// SecretStore opens the stored secrets.
 func (e *Env) SecretStore() (*secret.Store, error) {
 	keys, err := e.Keys()
 	if err != nil {
 		return nil, err
 	}
-	return secret.Open(filepath.Join(e.DataDir, secret.FileName), keys.Derive(secret.KeyPurpose), secret.Options{})
+	key := keys.Derive(secret.KeyPurpose)
+	if e.inFolder() {
+		return secret.Open(filepath.Join(e.DataDir, secret.FileName), key, secret.Options{})
+	}
+	return secret.New(e.Files(), secret.FileName, key, secret.Options{})
 }
 
 // Secrets returns the names of the stored secrets, never their values, for administrators.

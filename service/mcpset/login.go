@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
-	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/mcp"
 	"github.com/toolcrib/toolcrib/mcp/signin"
@@ -94,10 +92,8 @@ func (k *signIns) write(c *signin.Credentials) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// Lock prevents other processes from refreshing the sign-in.
-func (k *signIns) Lock() (unlock func(), err error) {
-	return safefile.Lock(filepath.Join(k.set.env.DataDir, k.name+".lock"), signInPatience)
-}
+// Lock prevents other processes, also on other servers, from refreshing the sign-in.
+func (k *signIns) Lock() (unlock func(), err error) { return k.set.env.Lock(k.name, signInPatience) }
 
 // session returns the session of a server that supports sign-ins, or nil.
 func (s *Set) session(m *server) *signin.Session {

@@ -3,7 +3,6 @@ package people
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,16 +12,11 @@ import (
 	notes "github.com/toolcrib/toolcrib/tool/memory"
 )
 
-// memoryFolder holds the notes of all users, in the data folder.
-const memoryFolder = "memory"
-
 // Note is what memory_write has kept for a user.
 type Note = notes.Note
 
-// notes are where the notes of all users are kept.
-func (p *People) NoteFiles() *notes.Files {
-	return notes.NewFiles(filepath.Join(p.env.DataDir, memoryFolder), notes.Limits{})
-}
+// NoteFiles returns the notes of all users.
+func (p *People) NoteFiles() *notes.Files { return notes.In(p.env.Files(), env.MemoryFolder, notes.Limits{}) }
 
 // ownsNotes returns an error if who has no notes to look at: an access token reaches them
 // by the tools that are in its scope only.

@@ -22,6 +22,8 @@ type MigrateOptions struct {
 	Keys string
 	// From is copied into a new schema, with its keys. If nil, the schema is empty.
 	From *sqlstore.Store
+	// Files are stored in a new schema in place of those of From. If nil, those of From are.
+	Files map[string][]byte
 	// For is the address that stores are opened with. If its role is another one, it gets the rights that
 	// an open store needs.
 	For string
@@ -125,6 +127,9 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 	case !found:
 		if err = o.From.CopyTo(ctx, sealing); err == nil {
 			err = exec(copied)
+		}
+		if err == nil && o.Files != nil {
+			err = sqlstore.ReplaceFiles(ctx, sealing, keys, o.Files, time.Now())
 		}
 	}
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 var relations = map[string]bool{
 	"runs": true, "events": true, "said": true, "contents": true, "content_pieces": true, "docs": true, "sessions": true,
 	"counters": true, "inbox": true, "system_events": true, "system_head": true, "usage": true, "reservations": true,
-	"token_calls": true, "token_minute": true, "leases": true, "state": true,
+	"token_calls": true, "token_minute": true, "leases": true, "state": true, "files": true,
 }
 
 // translate returns a statement of store/sqlstore, which is written for SQLite, for PostgreSQL:

@@ -177,6 +177,9 @@ func create(ctx context.Context, path string, o Options) (err error) {
 	} else {
 		err = o.From.CopyTo(ctx, c)
 	}
+	if err == nil && o.Files != nil {
+		err = sqlstore.ReplaceFiles(ctx, c, keys, o.Files, o.Now())
+	}
 	if err != nil {
 		return err
 	}

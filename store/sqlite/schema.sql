@@ -127,6 +127,15 @@ CREATE TABLE counters (
 ) WITHOUT ROWID;
 INSERT INTO counters (name, value) VALUES ('overrides', 0), ('remembered', 0), ('access', 0);
 
+-- Small files that all servers of a database share; see toolcrib.Files. A database in a data folder has none: they are
+-- in the folder.
+CREATE TABLE files (
+    name    TEXT    NOT NULL PRIMARY KEY,
+    at      INTEGER NOT NULL,                   -- rises with each change of the file
+    seal    BLOB    NOT NULL,                   -- keyed; of all other values of the row
+    content BLOB    NOT NULL
+) STRICT;
+
 -- Messages to runs that have not read them yet.
 CREATE TABLE inbox (
     num     INTEGER PRIMARY KEY,

@@ -53,6 +53,8 @@ type Options struct {
 	Now func() time.Time
 	// From is copied into the database when it is created, with its keys. If nil, a new database is empty.
 	From *sqlstore.Store
+	// Files are stored in a new database in place of those of From. If nil, those of From are.
+	Files map[string][]byte
 	// Owner is the process that takes leases of runs. If it has no ID, there are none.
 	Owner store.Owner
 

@@ -124,6 +124,7 @@ func readRows(ctx context.Context, path string) (r rows, err error) {
 		"SELECT * FROM docs ORDER BY kind, id, user", "SELECT * FROM counters ORDER BY name", "SELECT * FROM usage ORDER BY kind, user, day, run_id, agent, provider, model, tool, rule, decision",
 		"SELECT * FROM reservations ORDER BY run_id", "SELECT * FROM said ORDER BY num, hash",
 		"SELECT * FROM inbox ORDER BY num", "SELECT * FROM token_calls ORDER BY token", "SELECT * FROM token_minute ORDER BY token, n", "SELECT * FROM state",
+		"SELECT * FROM files ORDER BY name",
 	} {
 		if err := dumpRows(ctx, db, q, func(text string) { _, _ = h.Write([]byte(text)) }); err != nil {
 			return r, err

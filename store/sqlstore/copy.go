@@ -9,7 +9,7 @@ import (
 // tables are the tables of the schema, except that of leases.
 var tables = []string{
 	"runs", "events", "said", "contents", "content_pieces", "docs", "counters", "inbox", "system_events", "system_head",
-	"usage", "reservations", "token_calls", "token_minute",
+	"usage", "reservations", "token_calls", "token_minute", "files",
 }
 
 // The bounds of one statement that copies rows.

@@ -108,6 +108,9 @@ func (sn snapshot) Places(ctx context.Context, keys *store.Keys) (sum store.Seal
 		sum.Add(places.Place(run, seq, hash))
 		return err
 	})
+	if err == nil {
+		err = eachFilePlace(ctx, sn, keys, sum.Add)
+	}
 	return sum, err
 }
 
@@ -191,7 +194,7 @@ func Adopt(ctx context.Context, c Execer, keys *store.Keys, by string, at time.T
 	if r, ok := keys.OpenRecord(found.Record, found.Head.Seq, found.Head.Hash); ok {
 		s.record.Moves = r.Moves
 	}
-	if err := sealRuns(ctx, c, keys); err != nil {
+	if err := errors.Join(sealRuns(ctx, c, keys), sealFiles(ctx, c, keys)); err != nil {
 		return err
 	}
 	if s.record.Runs, err = sn.Places(ctx, keys); err != nil {
@@ -222,7 +225,11 @@ func checkSealed(ctx context.Context, sn snapshot, keys *store.Keys) error {
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, sn, "", nil, func(row *store.Row) error { return row.Check(keys) })
+	err = eachRow(ctx, sn, "", nil, func(row *store.Row) error { return row.Check(keys) })
+	if err == nil {
+		err = sn.Files(ctx, func(f *store.StoredFile) error { return f.Check(keys) })
+	}
+	return err
 }
 
 // sealRuns seals the current row of each run.

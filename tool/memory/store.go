@@ -8,8 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/safefile"
-	"github.com/toolcrib/toolcrib/tool/internal/beneath"
 )
 
 // Note is one note of a user.
@@ -47,28 +45,26 @@ type Limits struct {
 }
 
 const (
-	noteSuffix      = ".json"
-	temporaryPrefix = ".tmp-"
-	lockName        = ".lock"
-
-	maxSlug     = 48      // bytes of the readable part of a file name
-	maxFileSize = 8 << 20 // bytes of the file of a note; the JSON of a note is far smaller
-	maxEntries  = 4096    // entries of the folder of a user that are read
-
-	lockPatience = 10 * time.Second // for other writers of notes of the same user
+	noteSuffix = ".json"
+	maxSlug    = 48 // bytes of the readable part of a file name
 )
 
-// Files stores the notes of users in a folder: one folder for each user, one JSON file for each
-// note. Files are replaced as a whole, and have mode 0600. It is safe for concurrent use, also by
-// several processes.
+// Files stores the notes of users: one folder for each user, one JSON file for each note. It is safe for
+// concurrent use, also by several processes.
 type Files struct {
-	dir    string
+	files  toolcrib.Files
+	folder string
 	limits Limits
 }
 
-// NewFiles returns a store in dir, an absolute path. The folder is created with the first note.
+// NewFiles returns the notes in a folder on disk, an absolute path, which is created with the first note.
 func NewFiles(dir string, limits Limits) *Files {
-	return &Files{dir, Limits{
+	return In(safefile.Folder{Dir: filepath.Dir(dir)}, filepath.Base(dir), limits)
+}
+
+// In returns the notes in a folder among other files.
+func In(files toolcrib.Files, folder string, limits Limits) *Files {
+	return &Files{files, folder, Limits{
 		NoteBytes: cmp.Or(limits.NoteBytes, 64<<10), Notes: cmp.Or(limits.Notes, 256),
 		TotalBytes: cmp.Or(limits.TotalBytes, 4<<20),
 	}}
@@ -90,51 +86,38 @@ func fileName(text string) string {
 	return slug[:min(len(slug), maxSlug)] + "~" + hex.EncodeToString(sum[:16])
 }
 
-// open opens the folder of a user. It returns toolcrib.ErrNotFound if none exists.
-func (f *Files) open(ctx context.Context, user string) (*os.Root, error) {
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case user == "":
-		return nil, errors.New("memory: a user without a name")
+// of returns the folder of a user.
+func (f *Files) of(user string) (string, error) {
+	if user == "" {
+		return "", errors.New("memory: a user without a name")
 	}
-	dir, err := os.OpenRoot(filepath.Join(f.dir, fileName(user)))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = toolcrib.ErrNotFound
-	}
-	return dir, err
+	return f.folder + "/" + fileName(user), nil
 }
 
 // Get returns a note, or toolcrib.ErrNotFound.
 func (f *Files) Get(ctx context.Context, user, key string) (Note, error) {
-	dir, err := f.open(ctx, user)
+	folder, err := f.of(user)
 	if err != nil {
 		return Note{}, err
 	}
-	defer dir.Close() //nolint:errcheck // only read
-	return get(dir, key)
-}
-
-func get(dir *os.Root, key string) (Note, error) {
-	note, err := readNote(dir, fileName(key)+noteSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = toolcrib.ErrNotFound
-	} else if err == nil && note.Key != key {
-		err = fmt.Errorf("memory: the file of the note %q contains another one", key)
+	data, err := f.files.File(ctx, folder+"/"+fileName(key)+noteSuffix)
+	if err != nil {
+		return Note{}, err
 	}
-	return note, err
+	return decodeNote(key, data)
 }
 
-func readNote(dir *os.Root, name string) (note Note, err error) {
-	data, err := safefile.ReadIn(dir, name, maxFileSize)
-	if err == nil {
-		err = json.Unmarshal(data, &note)
+// decodeNote decodes the note with a key. nil is a note that does not exist.
+func decodeNote(key string, data []byte) (note Note, err error) {
+	if data == nil {
+		return Note{Key: key}, nil
+	}
+	err = json.Unmarshal(data, &note)
+	if err == nil && (note.Key != key || note.Content == "") {
+		err = errors.New("it has no content, or another key")
 	}
 	if err != nil {
-		return Note{}, fmt.Errorf("memory: %s: %w", name, err)
-	}
-	if note.Key == "" || note.Content == "" {
-		return Note{}, fmt.Errorf("memory: %s is damaged: it has no key or no content", name)
+		return Note{}, fmt.Errorf("memory: the note %q is damaged: %w", key, err)
 	}
 	return note, nil
 }
@@ -142,31 +125,19 @@ func readNote(dir *os.Root, name string) (note Note, err error) {
 // List returns the notes of a user, sorted by key, at most Limits.Notes. It skips damaged files, so
 // that the other notes can be read.
 func (f *Files) List(ctx context.Context, user string) ([]Note, error) {
-	dir, err := f.open(ctx, user)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		return nil, nil
-	}
+	folder, err := f.of(user)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() //nolint:errcheck // only read
-	return f.list(ctx, dir)
-}
-
-func (f *Files) list(ctx context.Context, dir *os.Root) ([]Note, error) {
-	files, err := fs.ReadDir(dir.FS(), ".") // not fs.Glob, which hides errors
+	files, err := f.files.FilesIn(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
-	files = slices.DeleteFunc(files, func(f fs.DirEntry) bool { return !strings.HasSuffix(f.Name(), noteSuffix) })
 	var notes []Note
-	for _, file := range files[:min(len(files), maxEntries)] {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		name := file.Name()
-		note, err := readNote(dir, name)
-		if err == nil && name == fileName(note.Key)+noteSuffix && len(notes) < f.limits.Notes {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		var note Note
+		damaged := json.Unmarshal(files[name], &note) != nil || note.Key == "" || note.Content == ""
+		if !damaged && name == fileName(note.Key)+noteSuffix && len(notes) < f.limits.Notes {
 			notes = append(notes, note)
 		}
 	}
@@ -174,66 +145,37 @@ func (f *Files) list(ctx context.Context, dir *os.Root) ([]Note, error) {
 	return notes, nil
 }
 
-// Change atomically and durably replaces a note by the result of change, while no other notes of the
-// user are written. before has no content if there is no note; a result without content removes the
-// note. If change returns an error, nothing is written. If a limit is exceeded, the error is a
-// [*toolcrib.ToolError].
+// Change atomically and durably replaces a note by the result of change, which is called again if other
+// notes of the user were written at the same time. before has no content if there is no note; a result
+// without content removes the note. If change returns an error, nothing is written. If a limit is exceeded,
+// the error is a [*toolcrib.ToolError].
 func (f *Files) Change(ctx context.Context, user, key string, change func(before Note) (Note, error)) error {
-	if err := CheckKey(key); err != nil {
-		return err
-	}
-	path := filepath.Join(f.dir, fileName(user))
-	if ctx.Err() == nil && user != "" {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			return err
-		}
-	}
-	dir, err := f.open(ctx, user)
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // the file and the folder are synced
-	unlock, err := safefile.Lock(filepath.Join(path, lockName), lockPatience)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	// Remove temporary files of killed processes.
-	files, err := fs.ReadDir(dir.FS(), ".")
-	for _, file := range files {
-		if strings.HasPrefix(file.Name(), temporaryPrefix) {
-			err = errors.Join(err, dir.Remove(file.Name()))
-		}
-	}
-	if err != nil {
-		return err
-	}
-	before, err := get(dir, key)
-	if errors.Is(err, toolcrib.ErrNotFound) {
-		before, err = Note{Key: key}, nil
-	}
-	if err != nil {
-		return err
-	}
-	after, err := change(before)
+	folder, err := f.of(user)
 	if err == nil {
-		err = ctx.Err()
+		err = CheckKey(key)
 	}
-	name := fileName(key) + noteSuffix
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case after.Content != "":
-		return f.put(ctx, dir, filepath.Join(path, name), after)
-	case before.Content == "":
-		return nil
 	}
-	return errors.Join(dir.Remove(name), beneath.SyncFolder(dir))
+	return f.files.ChangeFile(ctx, folder+"/"+fileName(key)+noteSuffix, func(data []byte) ([]byte, error) {
+		before, err := decodeNote(key, data)
+		if err != nil {
+			return nil, err
+		}
+		after, err := change(before)
+		if err == nil && after.Content != "" {
+			err = f.fits(ctx, user, after)
+		}
+		if err != nil || after.Content == "" {
+			return nil, err
+		}
+		return json.Marshal(after)
+	})
 }
 
-// put writes a note unless it exceeds a limit.
-func (f *Files) put(ctx context.Context, dir *os.Root, path string, note Note) error {
-	others, err := f.list(ctx, dir)
+// fits returns an error if a note exceeds a limit.
+func (f *Files) fits(ctx context.Context, user string, note Note) error {
+	others, err := f.List(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -253,9 +195,5 @@ func (f *Files) put(ctx context.Context, dir *os.Root, path string, note Note) e
 		return toolcrib.Failf(toolcrib.ExecutionFailed, "all notes together would have %d bytes, "+
 			"at most %d are allowed; shorten or remove some", total, l.TotalBytes)
 	}
-	data, err := json.Marshal(note)
-	if err != nil {
-		return err
-	}
-	return safefile.Replace(path, temporaryPrefix, data)
+	return nil
 }

@@ -31,6 +31,13 @@ func Run(t *testing.T, database Database) {
 	t.Run("Journal", func(t *testing.T) {
 		journaltest.Run(t, func(t *testing.T) toolcrib.Journal { return one(t) })
 	})
+	t.Run("Files", func(t *testing.T) {
+		open := database(t, time.Now)
+		files(t, func() toolcrib.Files { return open() })
+		if _, err := open().VerifyAll(t.Context()); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
 	t.Run("Contents", func(t *testing.T) {
 		journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return one(t) })
 	})

@@ -63,6 +63,10 @@ func Fill(t *testing.T, s store.Store) {
 		_, err := s.SetOverride(t.Context(), o)
 		must(t, err)
 	}
+	for _, content := range []string{"earlier", "secret", "whole"} {
+		must(t, s.ChangeFile(t.Context(), "secrets.age", func([]byte) ([]byte, error) { return []byte(content), nil }))
+		must(t, s.ChangeFile(t.Context(), "memory/ann/"+content, func([]byte) ([]byte, error) { return []byte(content), nil }))
+	}
 	login(t, s, "ann")
 	fillPeople(t, s)
 }
@@ -121,10 +125,24 @@ func KeyOf(run, seq string) string {
 // keys could make, in the SQL of SQLite. Each must be found by VerifyAll.
 func Edits() map[string]string {
 	all := map[string]string{}
-	for _, edits := range []map[string]string{eventEdits(), rowEdits(), keptEdits(), usageEdits(), peopleEdits()} {
+	for _, edits := range []map[string]string{eventEdits(), rowEdits(), keptEdits(), usageEdits(), peopleEdits(), fileEdits()} {
 		maps.Copy(all, edits)
 	}
 	return all
+}
+
+func fileEdits() map[string]string {
+	set := func(what string) string { return "UPDATE files SET " + what + " WHERE name = 'secrets.age'" }
+	return map[string]string{
+		"file: content":           set("content = x'00'"),
+		"file: content of others": set("content = (SELECT content FROM files WHERE name = 'memory/ann/secret')"),
+		"file: at":                set("at = at + 1"),
+		"file: seal":              set("seal = zeroblob(32)"),
+		"file: name":              set("name = 'other'"),
+		"file: removed":           "DELETE FROM files WHERE name = 'secrets.age'",
+		"file: inserted":          "INSERT INTO files SELECT 'other', at, seal, content FROM files WHERE name = 'secrets.age'",
+		"file: put from another":  "UPDATE files SET at = (SELECT at FROM files WHERE name = 'memory/ann/whole'), seal = (SELECT seal FROM files WHERE name = 'memory/ann/whole'), content = (SELECT content FROM files WHERE name = 'memory/ann/whole') WHERE name = 'secrets.age'",
+	}
 }
 
 func eventEdits() map[string]string {
