@@ -112,7 +112,7 @@ func (f Folder) FilesIn(ctx context.Context, folder string) (map[string][]byte, 
 }
 
 // ChangeFile implements [toolcrib.Files].
-func (f Folder) ChangeFile(ctx context.Context, name string, change func(before []byte) (after []byte, err error)) error {
+func (f Folder) ChangeFile(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
 	if err := errors.Join(ctx.Err(), CheckName(name)); err != nil {
 		return err
 	}

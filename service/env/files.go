@@ -54,7 +54,7 @@ func (e files) FilesIn(ctx context.Context, folder string) (map[string][]byte, e
 }
 
 // ChangeFile implements [toolcrib.Files].
-func (e files) ChangeFile(ctx context.Context, name string, change func(before []byte) (after []byte, err error)) error {
+func (e files) ChangeFile(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
 	of, err := e.opened(ctx)
 	if err != nil {
 		return err

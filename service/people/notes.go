@@ -16,7 +16,9 @@ import (
 type Note = notes.Note
 
 // NoteFiles returns the notes of all users.
-func (p *People) NoteFiles() *notes.Files { return notes.In(p.env.Files(), env.MemoryFolder, notes.Limits{}) }
+func (p *People) NoteFiles() *notes.Files {
+	return notes.In(p.env.Files(), env.MemoryFolder, notes.Limits{})
+}
 
 // ownsNotes returns an error if who has no notes to look at: an access token reaches them
 // by the tools that are in its scope only.

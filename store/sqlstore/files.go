@@ -117,7 +117,7 @@ func fileState(ctx context.Context, r Reader, name string) (state string, n int,
 
 // ChangeFile implements [toolcrib.Files]. change runs outside of the transaction, which then compares the
 // folder with its state before.
-func (s *Store) ChangeFile(ctx context.Context, name string, change func(before []byte) (after []byte, err error)) error {
+func (s *Store) ChangeFile(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
 	if err := safefile.CheckName(name); err != nil {
 		return err
 	}

@@ -13,7 +13,9 @@ import (
 
 // RunFiles tests an implementation of [toolcrib.Files]. open returns the same files each time, as another
 // process has them.
-func RunFiles(t *testing.T, open func() toolcrib.Files) { t.Run("Files", func(t *testing.T) { files(t, open) }) }
+func RunFiles(t *testing.T, open func() toolcrib.Files) {
+	t.Run("Files", func(t *testing.T) { files(t, open) })
+}
 
 func files(t *testing.T, open func() toolcrib.Files) {
 	a, b := open(), open()
