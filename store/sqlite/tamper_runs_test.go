@@ -248,7 +248,7 @@ func TestRunPutBack(t *testing.T) {
 	path = copied(t, path)
 	execAt(t, path, gone)
 	s = openAt(t, path, sqlite.Options{})
-	wantBroken(t, s.Append(t.Context(), "run_other", 1, note("on")...), "a run was removed")
+	wantBroken(t, s.Append(t.Context(), "run_other", 1, note("on")...), "was removed")
 }
 
 // Tables that grant rights must match their seals, or they are not used: neither when the database is
