@@ -3,6 +3,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -122,6 +124,33 @@ func startPostgreSQL(t *testing.T) *postgrestest.Server {
 		}
 	})
 	return server
+}
+
+// The first server on a new database needs no data folder: the token of the administrator is kept in a new one.
+func TestServe_PostgreSQL(t *testing.T) {
+	t.Parallel()
+	dir, address := t.TempDir(), startPostgreSQL(t).URL("postgres").String()
+	keys, config := filepath.Join(dir, "keys"), filepath.Join(dir, "crib.yaml")
+	_, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys})
+	text := fmt.Sprintf("database: '%s'\nkeys: '%s'\ndata_dir: '%s/data'\n", address, keys, dir)
+	if err = errors.Join(err, os.WriteFile(config, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	serve := exec.CommandContext(t.Context(), filepath.Join(plainBinary(t), "toolcrib"), "--config", config, "serve", "--listen", "127.0.0.1:0")
+	serve.Env = append(os.Environ(), "HOME="+dir)
+	said, err := serve.StderrPipe()
+	if err = errors.Join(err, serve.Start()); err != nil {
+		t.Fatal(err)
+	}
+	all := ""
+	for lines := bufio.NewScanner(said); !strings.Contains(all, "listens on ") && lines.Scan(); {
+		all += lines.Text() + "\n"
+	}
+	if token, err := os.ReadFile(filepath.Join(dir, "data", "first-token")); err != nil || len(token) < 20 {
+		t.Errorf("the token is %q: %v; the server says\n%s", token, err, all)
+	}
+	_ = serve.Process.Kill()
+	_ = serve.Wait() // it was killed
 }
 
 // TestGuides_PostgreSQL runs the lines of docs/grow.md as they stand, with a server of the test as db.example.

@@ -135,6 +135,9 @@ func (a *app) announce(log *slog.Logger, text string) {
 
 // firstStart creates the first administrator and shows the token once.
 func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger) error {
+	if err := os.MkdirAll(s.Env.DataDir, 0o700); err != nil { // where a token is kept that exists only once
+		return err
+	}
 	token, err := s.People.FirstStart(cmd.Context(), who)
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "no user is an administrator; `%s users add NAME --admin` makes one (%v)",
