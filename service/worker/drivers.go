@@ -297,14 +297,23 @@ func (d *Drivers) renew() {
 	}
 }
 
-// watched calls do, which asks the store. If a server of the database gives no answer for the time of a lease, the
-// work on all runs stops: other processes may reach it.
+// watched calls do, which asks the store. If a server of the database gives no answer, the work on each run stops when
+// its lease has not been renewed for its time: other processes may reach the server. After a pause of this process the
+// server has a moment to answer.
 func (d *Drivers) watched(do func()) {
 	if !d.env.Config.Database.IsEmpty() {
-		d.mu.Lock()
-		left := d.env.Lease - time.Since(d.kept)
-		d.mu.Unlock()
-		defer time.AfterFunc(max(left, 0), d.lose).Stop()
+		answered := make(chan struct{})
+		defer close(answered)
+		d.renewer.Go(func() {
+			for {
+				select {
+				case <-answered:
+					return
+				case <-time.After(cancelEvery):
+					d.lose()
+				}
+			}
+		})
 	}
 	do()
 }

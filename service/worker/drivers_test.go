@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
@@ -172,6 +175,125 @@ func TestDrivers_Suspended(t *testing.T) {
 	}
 	busy(t, theirs, "run_kept")
 	busy(t, ours, "run_lost")
+}
+
+// hangs is a store that gives no answer to questions about leases while it hangs.
+type hangs struct {
+	store.Store
+	mu      sync.Mutex
+	answer  chan struct{} // closed when it answers again; nil if it does not hang
+	fail    bool          // the first renewal after that fails, and the second one is not answered
+	renewed atomic.Int32
+}
+
+func (s *hangs) hang(answer chan struct{}, fail bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer, s.fail = answer, fail
+}
+
+// waits waits until the store answers, and returns fail as it was before.
+func (s *hangs) waits(ctx context.Context) (fail bool) {
+	s.mu.Lock()
+	answer, fail := s.answer, s.fail
+	s.mu.Unlock()
+	if answer != nil {
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+	}
+	return fail
+}
+
+func (s *hangs) RenewLeases(ctx context.Context) ([]store.Lease, error) {
+	if s.waits(ctx) {
+		s.hang(make(chan struct{}), false)
+		return nil, &store.Error{Kind: store.ErrUnavailable}
+	}
+	s.renewed.Add(1)
+	return s.Store.RenewLeases(ctx)
+}
+
+func (s *hangs) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {
+	if f.Cancel {
+		s.waits(ctx)
+	}
+	return s.Store.Leases(ctx, f)
+}
+
+// hangingOn opens a data folder in a process whose store can hang, as a server of a database can if remote is set.
+func hangingOn(t *testing.T, dir string, lease time.Duration, remote bool) (*service.Service, *hangs) {
+	t.Helper()
+	s := processOn(t, dir, lease)
+	db := &hangs{Store: s.Env.Store}
+	s.Env.Store = db
+	if remote {
+		c, err := config.Parse("toolcrib.yaml", []byte("database: postgres://db.example/crib\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Env.Config = c
+	}
+	return s, db
+}
+
+// A process stops its work on a run when the server of its database has given no answer for the time of its lease, because
+// other processes may reach it: also on one that it has claimed since the last renewal. An answer that comes in time
+// changes nothing.
+func TestDrivers_DatabaseHangs(t *testing.T) {
+	const lease = time.Second
+	ours, db := hangingOn(t, t.TempDir(), lease, true)
+	var began [2]time.Time
+	lost := make(chan int, 4)
+	stops := func(i int) func(error) {
+		return func(err error) {
+			if !errors.Is(err, toolcrib.ErrConflict) || time.Since(began[i]) < lease {
+				t.Errorf("stopped by %v after %v", err, time.Since(began[i]))
+			}
+			lost <- i
+		}
+	}
+	began[0] = time.Now()
+	takes(t, ours, "run_A", stops(0))
+	answer := make(chan struct{})
+	db.hang(answer, false)
+	began[1] = time.Now()
+	takes(t, ours, "run_B", stops(1))
+	if i, j := <-lost, <-lost; i == j {
+		t.Errorf("run %d was stopped twice", i)
+	}
+	db.hang(nil, false)
+	close(answer)
+	takes(t, ours, "run_A", func(err error) { t.Errorf("stopped by %v", err) })
+	was := db.renewed.Load()
+	waittest.Until(t, "the lease is renewed", func() bool { return db.renewed.Load() > was+3 })
+}
+
+// A file has no server that other processes could reach instead: what the process still has when it can be read again, it
+// keeps. If it cannot be read then, the work stops with the first error.
+func TestDrivers_FileHangs(t *testing.T) {
+	const lease = 300 * time.Millisecond
+	for _, fail := range []bool{false, true} {
+		ours, db := hangingOn(t, t.TempDir(), lease, false)
+		lost := make(chan error, 1)
+		takes(t, ours, "run_A", func(err error) { lost <- err })
+		answer, start := make(chan struct{}), time.Now()
+		db.hang(answer, fail)
+		waittest.Until(t, "the time of the lease passes", func() bool { return time.Since(start) > 2*lease })
+		close(answer)
+		if fail {
+			if err := <-lost; !errors.Is(err, toolcrib.ErrConflict) {
+				t.Errorf("stopped by %v", err)
+			}
+			continue
+		}
+		was := db.renewed.Load()
+		waittest.Until(t, "the lease is renewed", func() bool { return db.renewed.Load() > was+3 })
+		if len(lost) > 0 {
+			t.Errorf("stopped by %v", <-lost)
+		}
+	}
 }
 
 // A process that has died on this machine keeps no run, also if another one got its number. One on another machine keeps
