@@ -22,6 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
@@ -293,6 +294,96 @@ func TestDrivers_FileHangs(t *testing.T) {
 		if len(lost) > 0 {
 			t.Errorf("stopped by %v", <-lost)
 		}
+	}
+}
+
+// longLeases is a store whose leases of others were to last for an hour. change has a lease change hands unseen.
+type longLeases struct {
+	store.Store
+	mu sync.Mutex
+}
+
+func (s *longLeases) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, err := s.Store.Leases(ctx, f)
+	for i := range all {
+		all[i].Owner.Lease = time.Hour
+	}
+	return all, err
+}
+
+func (s *longLeases) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// The lease of another process that has passed, and was to last for long, as that of a server is, holds up a process
+// only for a part of its own.
+func TestDrivers_LongLease(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := processOn(t, dir, 300*time.Millisecond), processOn(t, dir, time.Hour)
+	if _, err := theirs.Env.Store.TakeLease(t.Context(), worker.ServerRun, time.Millisecond, false); err != nil {
+		t.Fatal(err)
+	}
+	ours.Env.Store = &longLeases{Store: ours.Env.Store}
+	waittest.Until(t, "the lease passes", func() bool { return ours.Server(t.Context()) == "" })
+	taken := make(chan error, 1)
+	go func() {
+		_, err := ours.Drivers.Take(context.WithoutCancel(t.Context()), worker.ServerRun, nil)
+		taken <- err
+	}()
+	select {
+	case err := <-taken:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the process waits for as long as the lease was to last")
+	}
+}
+
+// A request to cancel a run reaches the process that drives it, also if that has changed since.
+func TestDrivers_CancelledAfterTakeover(t *testing.T) {
+	dir := t.TempDir()
+	asks, first, second := processOn(t, dir, time.Hour), processOn(t, dir, time.Hour), processOn(t, dir, time.Hour)
+	start := &journal.RunStarted{Agent: toolcrib.Agent{Name: "default"}, Principal: ann, Driver: "cli"}
+	if err := first.Env.Store.Append(t.Context(), "run_A", 0, journaltest.Events(start)...); err != nil {
+		t.Fatal(err)
+	}
+	leases := &longLeases{Store: asks.Env.Store}
+	asks.Env.Store = leases
+	cancelled := make(chan error, 1)
+	go func() {
+		run, err := asks.Cancel(context.WithoutCancel(t.Context()), ann, "run_A")
+		if err == nil && run.Status != toolcrib.StatusCompleted {
+			err = fmt.Errorf("the run is %s", run.Status)
+		}
+		cancelled <- err
+	}()
+	asked := func(s *service.Service) func() bool {
+		return func() bool {
+			all, err := s.Env.Store.Leases(t.Context(), store.LeaseFilter{Cancel: true})
+			return err == nil && len(all) == 1 && all[0].CancelBy == "ann"
+		}
+	}
+	waittest.Until(t, "the first process is asked", asked(first))
+	leases.change(func() {
+		if err := first.Env.Store.EndLeases(t.Context(), first.Env.Owner().ID); err != nil {
+			t.Error(err)
+		}
+		if _, err := second.Env.Store.TakeLease(t.Context(), "run_A", time.Hour, false); err != nil {
+			t.Error(err)
+		}
+	})
+	waittest.Until(t, "the second process is asked", asked(second))
+	end := &journal.Done{Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted}
+	if err := second.Env.Store.Append(t.Context(), "run_A", 1, journaltest.Events(end)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cancelled; err != nil {
+		t.Error(err)
 	}
 }
 
