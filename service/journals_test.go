@@ -27,7 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
-var update = flag.Bool("update", false, "add testdata/journals of the current version of the schema, if there are none")
+var update = flag.Bool("update", false, "add testdata/journals of the current version of the schema unless it exists")
 
 const (
 	journals   = "testdata/journals"
@@ -214,7 +214,7 @@ func makeJournals(t *testing.T, dir string) {
 	page, err := s.Env.Store.Runs(t.Context(), store.Filter{})
 	must(err)
 	for _, rec := range page.Runs {
-		if !rec.Status.Ended() || strings.HasPrefix(rec.Agent, "family") { // these are not imported
+		if !rec.Status.Ended() || strings.HasPrefix(rec.Agent, "tree") { // these are not imported
 			continue
 		}
 		var b bytes.Buffer
@@ -289,7 +289,7 @@ func playAll(t *testing.T, s store.Store) {
 	})
 	g, err := gate.New(gate.Options{
 		Tools: []toolcrib.Tool{
-			spawn.New([]spawn.Agent{{Name: "family_helper"}}), toolcribtest.Writer("write", "written"), page,
+			spawn.New([]spawn.Agent{{Name: "tree_helper"}}), toolcribtest.Writer("write", "written"), page,
 			toolcribtest.ReadOnly("read", "a note"), toolcribtest.ReadOnly("long", strings.Repeat("a long line of a note\n", 1500)),
 		},
 		Availability: nothingOff{}, Confirm: gate.ConfirmWrites,
@@ -351,10 +351,10 @@ func (p *player) all() {
 		k.Models[0].Context, k.Agent.MaxOutputTokens = 3000, 200
 	}, append(long, done)...)
 
-	p.replies["family_helper"] = []toolcribtest.Reply{ask("write", `{}`), done}
-	lead := p.play("family", toolcrib.StatusWaitingForApproval, func(k *agent.Task) {
+	p.replies["tree_helper"] = []toolcribtest.Reply{ask("write", `{}`), done}
+	lead := p.play("tree", toolcrib.StatusWaitingForApproval, func(k *agent.Task) {
 		k.Agent.Budget = toolcrib.Budget{MaxCostUSD: 1, MaxTokens: 100000, MaxRequests: 9}
-	}, ask("spawn", `{"agent":"family_helper","task":"write it"}`), done)
+	}, ask("spawn", `{"agent":"tree_helper","task":"write it"}`), done)
 	below := p.must(p.runner.Load(p.Context(), lead.Pending.Run))
 	p.decide(below, journal.DecisionApprove)
 	if s := p.must(p.runner.Resume(p.Context(), lead.Run)); s.Status != toolcrib.StatusCompleted {
