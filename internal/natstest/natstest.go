@@ -4,6 +4,7 @@ package natstest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -69,14 +70,19 @@ func Start(t testing.TB, n int, change func(*server.Options)) *Cluster {
 	return c
 }
 
+// freePort returns a port that no program uses, below those that the system gives to listeners and connections: one of
+// these could be taken before the server has it, and then the server would never start.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // URL returns the addresses of the relays, separated by commas.
