@@ -600,3 +600,31 @@ func subjects(t *testing.T, s jetstream.Stream) map[string]uint64 {
 	}
 	return info.State.Subjects
 }
+
+// The example for Compose has a configuration that NATS takes, of a cluster of three with JetStream.
+func TestPackaging_Cluster(t *testing.T) {
+	text, err := os.ReadFile("../packaging/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config, _ := strings.Cut(string(text), "\n  nats:\n    content: |\n")
+	config, _, _ = strings.Cut(config, "\n  roles:\n")
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	t.Setenv("HOSTNAME", "nats-0")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "$$", "$")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.ServerName != "nats-0" || !o.JetStream || o.StoreDir != "/data" || o.Cluster.Name != "toolcrib" || o.Cluster.Port != 6222 ||
+		len(o.Routes) != 3 {
+		t.Errorf("%+v", o)
+	}
+	for i := range 3 {
+		if want := fmt.Sprintf("nats://nats-%d:6222", i); o.Routes[i].String() != want {
+			t.Errorf("%s, want %s", o.Routes[i], want)
+		}
+	}
+}

@@ -72,12 +72,18 @@ has 'There is nothing in this folder' out
 unset TOOLCRIB_SERVER TOOLCRIB_TOKEN
 curl -H "Authorization: Bearer $(cat $ROOT/etc/prometheus/toolcrib-token)" $url/metrics >out
 has toolcrib_runs_ended_total out
+mv out ../metrics
 down
 cd ../sources
 export TOOLCRIB_CONFIG=$PWD/toolcrib.yaml
 {{BLOCK toolcrib serve}}
 {{BLOCK curl.*client_tools}} >out
 has waiting_for_tool out
+curl -H "Authorization: Bearer $(cat $ROOT/etc/prometheus/toolcrib-token)" $url/metrics >>../metrics
+names=$(grep -oE '(toolcrib|process|go)_[a-z_]+' ../grow.md | sort -u)
+[ "$(echo "$names" | wc -l)" -gt 10 ]
+for name in $names; do has "^$name[{ ]\|^# TYPE $name " ../metrics; done
+for label in status stop_reason model outcome route; do has "[{,]$label=" ../metrics; done
 {{BLOCK curl.*tool_results}} >out
 {{BLOCK curl.*message}} >out
 down
@@ -112,14 +118,19 @@ func TestServeGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	grow, err := os.ReadFile(filepath.Join("..", "..", "docs", "grow.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	root := t.TempDir()
 	for name, text := range map[string]string{
 		"sources/packaging/toolcrib.service": string(unit),
 		"sources/toolcrib":                   "#!/bin/sh\nexec " + own + " \"$@\"\n",
 		"sources/toolcrib.yaml": "listen: 127.0.0.1:0\nproviders: {card: {type: script, file: " + root + "/card.script}}\n" +
-			"agents: {default: {model: card/x}}\ntools: {shell: {mode: off}}\n",
+			"models: {card: {provider: card, model: x, price: {input: 1, output: 1}}}\nagents: {default: {model: card}}\ntools: {shell: {mode: off}}\n",
 		"card.script": "- tool_calls: [{name: pick_card, id: call_1, arguments: {suit: hearts}}]\n- {text: late, delay: 1h}\n",
 		"home/x":      "",
+		"grow.md":     string(grow),
 	} {
 		path := filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
