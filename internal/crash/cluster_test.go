@@ -103,14 +103,15 @@ func (c *cluster) story(n, clients int) {
 		c.open()
 	}
 	began := time.Now()
-	over := make(chan struct{})
+	over, enough := context.WithTimeout(c.t.Context(), *trouble)
+	defer enough()
 	var all sync.WaitGroup
 	for i, disturb := range []func(*rand.Rand){c.disturbServer, c.disturbShared, c.disturbNetwork} {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(c.seed, uint64(i)))
 			for {
 				select {
-				case <-over:
+				case <-over.Done():
 					return
 				case <-time.After(time.Duration(r.IntN(2500)) * time.Millisecond):
 					disturb(r)
@@ -119,7 +120,7 @@ func (c *cluster) story(n, clients int) {
 		})
 	}
 	problems := c.visits(clients, *trouble)
-	close(over)
+	enough()
 	all.Wait()
 	c.end()
 	c.t.Setenv(databaseEnv, c.database.address())

@@ -39,8 +39,8 @@ func (w *town) tools() http.Handler {
 }
 
 // model answers as OpenAI's API does. Each run has a key, its prompt, which is in the IDs and arguments of
-// its calls: two with effects around one for the client, then a child run, a file, and the answer. A child run
-// has one call with an effect.
+// its calls: two with effects around one for the client, then two child runs at once, a file, and the answer.
+// A child run has one call with an effect.
 func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Messages []struct {
@@ -80,24 +80,27 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 		}
 	}
 	delta := map[string]any{"content": "bye " + key}
-	finish := "stop"
-	call := func(name string, arguments map[string]string) {
+	finish, id := "stop", fmt.Sprint(key, "-", turn)
+	var calls []any
+	call := func(id, name string, arguments map[string]string) {
 		text, _ := json.Marshal(arguments)
-		delta, finish = map[string]any{"tool_calls": []any{map[string]any{
-			"index": 0, "id": fmt.Sprint(key, "-", turn), "type": "function",
-			"function": map[string]any{"name": name, "arguments": string(text)},
-		}}}, "tool_calls"
+		calls = append(calls, map[string]any{
+			"index": len(calls), "id": id, "type": "function", "function": map[string]any{"name": name, "arguments": string(text)},
+		})
+		delta, finish = map[string]any{"tool_calls": calls}, "tool_calls"
 	}
-	switch below := strings.HasSuffix(key, childSuffix); {
+	switch below := strings.Trim(key, childSuffixes) != key; {
 	case turn == 0, turn == 2 && !below:
-		call("town__ring", map[string]string{"key": fmt.Sprint(key, "-", turn)})
+		call(id, "town__ring", map[string]string{"key": id})
 	case below:
 	case turn == 1:
-		call("pick_card", map[string]string{"suit": key})
+		call(id, "pick_card", map[string]string{"suit": key})
 	case turn == 3:
-		call("spawn", map[string]string{"agent": "helper", "task": key + childSuffix})
+		for _, suffix := range childSuffixes {
+			call(id+string(suffix), "spawn", map[string]string{"agent": "helper", "task": key + string(suffix)})
+		}
 	case turn == 4:
-		call("write_file", map[string]string{"path": key + ".txt", "content": key})
+		call(id, "write_file", map[string]string{"path": key + ".txt", "content": key})
 	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	for _, piece := range []map[string]any{
@@ -111,8 +114,8 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(rw, "data: [DONE]\n\n")
 }
 
-// childSuffix is the end of the key of a child run; the rest is that of its parent.
-const childSuffix = "b"
+// childSuffixes are the letters at the end of the keys of child runs; the rest is that of their parent.
+const childSuffixes = "ab"
 
 // keyOf returns the key of a run with this prompt.
 func keyOf(prompt string) string {
