@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/internal/postgrestest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/provider/openai"
+	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/tool"
 )
@@ -66,6 +69,25 @@ func newSQLiteCrib(url string, stream bool, dir string) (*crib, error) {
 		return nil, err
 	}
 	return newCrib(url, stream, s, s.Close, nil)
+}
+
+// newPostgresCrib uses a server of PostgreSQL on this machine, which syncs as it does by default.
+func newPostgresCrib(url string, stream bool, dir string) (*crib, error) {
+	ctx := context.Background()
+	database, err := postgrestest.Start(ctx, "fsync=on")
+	if err != nil {
+		return nil, err
+	}
+	address, keys := database.URL("postgres").String(), filepath.Join(dir, "keys")
+	_, err = postgres.Migrate(ctx, address, postgres.MigrateOptions{Keys: keys})
+	var s *postgres.Store
+	if err == nil {
+		s, err = postgres.Open(ctx, address, postgres.Options{Keys: keys})
+	}
+	if err != nil {
+		return nil, errors.Join(err, database.Stop())
+	}
+	return newCrib(url, stream, s, func() error { return errors.Join(s.Close(), database.Stop()) }, nil)
 }
 
 func (c *crib) run(ctx context.Context, model string, rounds int) (string, error) {

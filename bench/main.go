@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/bench/stat"
+	"github.com/toolcrib/toolcrib/internal/postgrestest"
 )
 
 func main() {
@@ -23,7 +25,7 @@ func main() {
 	cold := flag.String("cold", "", "toolcrib `binary` whose cold start is measured")
 	only := flag.Bool("teams", false, "measure only several agents on one question")
 	profile := flag.String("profile", "", "write a CPU profile of one kind of run to this `file`, and measure nothing else")
-	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite, 4 raw wire")
+	which := flag.Int("kind", 1, "with -profile: 0 hand-written, 1 in memory, 2 hand-written with SQLite, 3 SQLite, 4 raw wire, 5 PostgreSQL")
 	stream := flag.Bool("stream", false, "with -profile: as an event stream")
 	flag.Parse()
 	if *profile != "" {
@@ -115,11 +117,15 @@ func compare(url, dir string, stream bool, at, runs int) error {
 	fmt.Printf("%s, %d at once\n", mode, at)
 	for i, k := range kinds {
 		f, base := all[i], all[0]
-		if i == 2 || i == 3 {
+		if i == 2 || i == 3 || i == 5 {
 			base = all[2]
 		}
 		fmt.Printf("  %-28s %10s %8.2f %8.2f %10d %10d\n", k.name, stat.Median(f.cpu).Round(time.Microsecond),
 			stat.Ratio(f.cpu, base.cpu), stat.Ratio(f.wall, base.wall), f.allocs, f.bytes)
+	}
+	if len(kinds) > 5 {
+		low, mid, high := stat.Ratios(all[5].cpu, all[3].cpu)
+		fmt.Printf("  PostgreSQL beside SQLite: CPU %.2f × (%.2f to %.2f)\n", mid, low, high)
 	}
 	return nil
 }
@@ -145,8 +151,8 @@ func inTurns(kinds []kind, model string, rounds, at, n int) ([]figures, error) {
 	return all, nil
 }
 
-// kindsOf makes the five kinds: floor, toolcrib in memory, floor with a synced
-// event each, toolcrib with SQLite, and the raw wire.
+// kindsOf makes the kinds: floor, toolcrib in memory, floor with a synced event each, toolcrib with SQLite, the raw
+// wire, and toolcrib with PostgreSQL, if it is installed.
 func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
@@ -165,7 +171,7 @@ func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return []kind{
+	kinds := []kind{
 		{"hand-written", func(ctx context.Context, model string, _ int) (string, error) {
 			return floorRun(ctx, client, url, model, stream, nil)
 		}},
@@ -175,7 +181,20 @@ func kindsOf(url, dir string, stream bool) ([]kind, func(), error) {
 		}},
 		{"toolcrib, SQLite", durable.run},
 		{"raw wire", raw.run},
-	}, func() { raw.close(); client.CloseIdleConnections(); _ = db.Close(); _ = durable.stop() }, nil
+	}
+	stop := func() error { return nil }
+	shared, err := newPostgresCrib(url, stream, dir)
+	switch {
+	case err == nil:
+		kinds, stop = append(kinds, kind{"toolcrib, PostgreSQL", shared.run}), shared.stop
+	case !errors.Is(err, postgrestest.ErrMissing):
+		return nil, nil, err
+	}
+	return kinds, func() {
+		raw.close()
+		client.CloseIdleConnections()
+		_, _, _ = db.Close(), durable.stop(), stop()
+	}, nil
 }
 
 // measure runs one kind n times, at so many at once.

@@ -1,5 +1,6 @@
 // Command serve measures what a server costs: runs over HTTP beside the same runs in a program
-// that uses the library, streams, parked runs, lists, and a server that has nothing to do.
+// that uses the library, streams, parked runs, lists, a server that has nothing to do, and several servers
+// with one PostgreSQL.
 //
 //	go build -o toolcrib ../../cmd/toolcrib && go run . -toolcrib ./toolcrib [-only ROW,…] [-stored N]
 //
@@ -35,6 +36,8 @@ func main() {
 	flag.IntVar(&b.streams, "streams", 1000, "streams that are open")
 	flag.IntVar(&b.parked, "parked", 10_000, "runs that wait, and runs that are to continue")
 	flag.IntVar(&b.stored, "stored", 100_000, "runs in the lists")
+	flag.IntVar(&b.rate, "rate", 4, "runs a second that each of several servers is asked for")
+	flag.DurationVar(&b.long, "long", 20*time.Second, "how long several servers are asked")
 	flag.Parse()
 	var err error
 	if b.binary, err = filepath.Abs(*binary); err == nil {
@@ -54,6 +57,8 @@ func exit(err error) {
 type bench struct {
 	binary                               string
 	runs, turns, streams, parked, stored int
+	rate                                 int
+	long                                 time.Duration
 	model                                *model
 }
 
@@ -72,6 +77,9 @@ func (b *bench) measure(only []string) (err error) {
 		{"parked", b.manyParked},
 		{"queued", b.manyQueued},
 		{"lists", b.manyStored},
+		{"servers", b.manyServers},
+		{"lost", b.lostServers},
+		{"lock", b.lock},
 	} {
 		if len(only) > 0 && !slices.Contains(only, row.name) {
 			continue

@@ -11,7 +11,8 @@ import (
 )
 
 // The models: rounds calls a tool in five rounds, parks calls one that needs an approval, waits
-// begins to answer when it is told to, and then says every now and then what time it is.
+// begins to answer when it is told to, and then says every now and then what time it is. slow is rounds with replies
+// that take as long as between.
 
 const (
 	rounds  = 5
@@ -59,6 +60,10 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if one.Role == "assistant" {
 			turn++
 		}
+	}
+	if q.Model == "slow" {
+		time.Sleep(between)
+		q.Model = "rounds"
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	call := func(name, arguments string) {
