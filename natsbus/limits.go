@@ -1,5 +1,20 @@
 package natsbus
 
+// The servers of a database divide a limit in a record of the bus. These rules keep what they use within it:
+//
+//  1. A server changes the record by compare-and-set. It takes what the parts of the others leave. Its part is at least
+//     what it has in use: the requests that run, and those that it has sent within a minute.
+//  2. The others leave a server its part after it was last seen: places for placesLast, the rate for rateLasts. One
+//     that ends leaves the requests of its last minute. One that was not seen to renew its part may use its share.
+//  3. A server uses its part for partLasts after it began to write it, then as much of it as is within its share: the
+//     limit divided by the servers. After shareAfter, when the others have done so for a minute, it uses its share.
+//  4. If servers may use what the record does not show, because it was lost or this server was away, it writes what it
+//     remembers of them, and takes no more than without the record, until all have renewed their parts or time is up.
+//  5. A server that remembers nothing waits until one that does has written the record, unless it is the only one.
+//
+// The exceptions: requests that take longer than rateLasts, a server that is cut off for longer than that while others
+// are not, and a minute in which the record and all servers that remember it are gone.
+
 import (
 	"context"
 	"crypto/hmac"
@@ -27,6 +42,8 @@ const (
 	// requests per minute after it was last seen.
 	placesLast = 2 * partLasts
 	rateLasts  = time.Minute + partLasts
+	// shareAfter is how long a server uses no more than its part and its share without the bus.
+	shareAfter = rateLasts + partLasts
 	// maxLimits bounds the limits of a server.
 	maxLimits = 1000
 	attempts  = 16 // to write the division while others write it too
@@ -45,45 +62,20 @@ type User interface {
 	Hold(down bool, d time.Duration)
 }
 
-// Limit is a limit that the servers have together. They divide it in a record of the bus that each of them changes by
-// compare-and-set: the parts never add up to more than the limit. A server that needs more than its part asks for
-// more there, and the others give it what they do not use, down to their share.
+// Limit is a limit that the servers have together. A server that needs more than its part asks for more in the record,
+// and the others give it what they do not use, down to their share.
 type Limit struct {
 	bus  *Bus
 	user User
 	key  string
-	self string // name of the user in the record
-	most [2]int // concurrent requests and requests per minute; 0 means no limit
 	kick chan struct{}
 
-	mu     sync.Mutex
-	part   [2]int    // what the user may use
-	has    [2]int    // its part in the record, which is more while requests that were begun have not ended
-	asked  bool      // another user asks for more
-	wants  bool      // this one does
-	shares int       // users of the limit, including this one
-	kept   time.Time // when the part was last in the record
-	begun  time.Time
-	seen   map[string]beat
-}
-
-// beat is a number of another user in the record, and when it was first seen.
-type beat struct {
-	n  uint64
-	at time.Time
-}
-
-// division is the record of a limit. It is sealed, so that others cannot read or change it.
-type division struct {
-	Ticket uint64            `json:"ticket"`
-	Users  map[string]*share `json:"users"`
-}
-
-// share is what a user has of a limit, by concurrent requests and requests per minute.
-type share struct {
-	Part  [2]int    `json:"part"`
-	Wants [2]uint64 `json:"wants"` // ticket with which it asks for more; 0 if it does not
-	Beat  uint64    `json:"beat"`
+	mu    sync.Mutex
+	quota quota
+	has   [2]int // its part in the record, which is more while requests that were begun have not ended
+	asked bool   // another user asks for more
+	wants bool   // this one does
+	sent  int    // requests of the last minute, when a request last ended
 }
 
 // Limit returns a limit that the servers have together, for a new user of it. Those with the same name and
@@ -102,8 +94,8 @@ func (b *Bus) Limit(name string, concurrent, perMinute int, u User) *Limit {
 	}
 	b.limits++
 	l := &Limit{
-		bus: b, user: u, key: hex.EncodeToString(h.Sum(nil)[:16]), self: rand.Text(), most: [2]int{concurrent, perMinute},
-		kick: make(chan struct{}, 1), shares: 1, begun: time.Now(), seen: map[string]beat{},
+		bus: b, user: u, key: hex.EncodeToString(h.Sum(nil)[:16]), kick: make(chan struct{}, 1),
+		quota: newQuota(rand.Text(), [2]int{concurrent, perMinute}, time.Now().Round(0)),
 	}
 	stop := b.receive(divided, l.key, func(string, string, []byte) { l.wake() })
 	stopHeld := b.receive(held, l.key, l.hold)
@@ -118,26 +110,12 @@ func (b *Bus) Limit(name string, concurrent, perMinute int, u User) *Limit {
 	return l
 }
 
-// Part returns what this process may use of the limit: its part, or, while the bus is gone, its share, at least 1.
-// It does not block.
+// Part returns what this process may use of the limit. It does not block.
 func (l *Limit) Part() (concurrent, perMinute int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	part, now := l.part, time.Now().Round(0) // by the clock of the wall, which does not stop while the machine sleeps
-	if kept := l.kept; now.Sub(kept) > partLasts || now.Before(kept.Add(-partLasts)) {
-		if kept.IsZero() && now.Sub(l.begun) < balanceEvery {
-			return l.none(part)
-		}
-		for i, most := range l.most {
-			part[i] = max(most/l.shares, 1)
-		}
-	}
-	return l.none(part)
-}
-
-// none returns the part with the limits that do not exist.
-func (l *Limit) none(part [2]int) (concurrent, perMinute int) {
-	for i, most := range l.most {
+	part := l.quota.may(time.Now().Round(0)) // by the clock of the wall, which does not stop while the machine sleeps
+	for i, most := range l.quota.most {
 		if most == 0 {
 			part[i] = 1 << 30
 		}
@@ -149,8 +127,9 @@ func (l *Limit) none(part [2]int) (concurrent, perMinute int) {
 func (l *Limit) Changed(running, waiting, sent int) {
 	l.mu.Lock()
 	need := false
+	l.sent = sent
 	for i, used := range [2]int{running, sent} {
-		need = need || l.most[i] > 0 && (!l.wants && used+waiting > l.part[i] || l.asked && used < l.has[i])
+		need = need || l.quota.most[i] > 0 && (!l.wants && used+waiting > l.quota.part[i] || l.asked && used < l.has[i])
 	}
 	l.mu.Unlock()
 	if need {
@@ -196,10 +175,13 @@ func (l *Limit) keep() {
 		if !more {
 			return
 		}
+		servers := 0
 		if err != nil {
+			servers = l.bus.servers()
 			l.user.Changed() // the part becomes the share when its time has passed
 		}
 		l.mu.Lock()
+		l.quota.servers = max(l.quota.servers, servers)
 		pause := balanceEvery
 		if l.wants {
 			pause = wantEvery
@@ -213,9 +195,10 @@ func (l *Limit) keep() {
 	}
 }
 
-// balance writes what the user needs of the limit, and takes what is free. Without more, it gives everything back.
+// balance writes what the user needs of the limit, and takes what is free. Without more, it gives back what it has not
+// used.
 func (l *Limit) balance(ctx context.Context, more bool) error {
-	if l.most == [2]int{} { // only what users are told matters
+	if l.quota.most == [2]int{} { // only what users are told matters
 		return nil
 	}
 	for range attempts {
@@ -223,21 +206,18 @@ func (l *Limit) balance(ctx context.Context, more bool) error {
 		if err != nil {
 			return err
 		}
-		l.forget(&d, time.Now())
+		now, old := time.Now().Round(0), time.Now().After(l.bus.settled())
+		alone := l.quota.ticket == 0 && l.bus.servers() == 1
+		used, wanted := l.use()
+		l.mu.Lock()
 		was, part := share{}, [2]int{}
 		if more {
-			used, wanted := l.use()
-			was, part = d.divide(l.self, l.most, used, wanted)
+			was, part = l.quota.divide(&d, now, used, wanted, old, alone)
 		} else {
-			delete(d.Users, l.self)
-		}
-		// What is given away is not used from now on, also if the bus does not answer. What was begun before counts.
-		l.mu.Lock()
-		for i := range l.part {
-			l.part[i] = min(l.part[i], part[i])
+			l.quota.end(&d, now, max(used[1], l.sent))
 		}
 		l.mu.Unlock()
-		if mine := d.Users[l.self]; mine != nil {
+		if mine := d.Users[l.quota.self]; mine != nil { // requests were begun meanwhile
 			used, _ := l.use()
 			for i := range used {
 				mine.Part[i] = max(mine.Part[i], used[i])
@@ -282,8 +262,9 @@ func (l *Limit) read(ctx context.Context) (d division, revision uint64, err erro
 	if err != nil {
 		return d, 0, err
 	}
-	if _, body, _, ok := l.bus.seal.open(subject, m.Data); !ok || json.Unmarshal(body, &d) != nil || d.Users == nil {
-		d = division{Users: map[string]*share{}}
+	_, body, age, ok := l.bus.seal.open(subject, m.Data)
+	if d.age = age; !ok || json.Unmarshal(body, &d) != nil || d.Users == nil {
+		d = division{Users: map[string]*share{}, foreign: true}
 	}
 	for id, s := range d.Users {
 		if s == nil || s.Part[0] < 0 || s.Part[1] < 0 {
@@ -293,92 +274,18 @@ func (l *Limit) read(ctx context.Context) (d division, revision uint64, err erro
 	return d, m.Sequence, nil
 }
 
-// forget removes users that have not been seen for long.
-func (l *Limit) forget(d *division, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id := range l.seen {
-		if d.Users[id] == nil {
-			delete(l.seen, id)
-		}
-	}
-	for id, s := range d.Users {
-		if id == l.self {
-			continue
-		}
-		if b, ok := l.seen[id]; !ok || b.n != s.Beat {
-			l.seen[id] = beat{s.Beat, now}
-			continue
-		}
-		switch since := now.Sub(l.seen[id].at); {
-		case since > rateLasts:
-			delete(d.Users, id)
-		case since > placesLast:
-			s.Part[0], s.Wants = 0, [2]uint64{}
-		}
-	}
-}
-
-// divide gives a user its part, and returns what it had before and what it may use. A user never has less than it
-// uses, never takes more than is free, and while others ask for more it may use no more than its share; the one that
-// has asked for the longest time may use one more.
-func (d *division) divide(self string, most, used, wanted [2]int) (was share, may [2]int) {
-	mine := d.Users[self]
-	if mine == nil {
-		mine = &share{}
-		d.Users[self] = mine
-	}
-	was = *mine
-	mine.Beat++
-	d.Ticket++
-	for i, most := range most {
-		if most == 0 {
-			continue
-		}
-		free, asking, first := most, 0, mine.Wants[i]
-		for id, s := range d.Users {
-			if id == self {
-				continue
-			}
-			free -= s.Part[i]
-			if s.Wants[i] > 0 {
-				asking++
-				if first == 0 || s.Wants[i] < first {
-					first = s.Wants[i]
-				}
-			}
-		}
-		part := max(wanted[i], most/len(d.Users)) // a reserve, so that a request need not wait for the others
-		if asking > 0 {
-			part = min(wanted[i], most/(asking+1))
-			if mine.Wants[i] == first && wanted[i] > part {
-				part++
-			}
-		}
-		may[i] = max(min(part, free), 0)
-		mine.Part[i] = max(used[i], may[i])
-		switch {
-		case may[i] >= wanted[i]:
-			mine.Wants[i] = 0
-		case mine.Wants[i] == 0, mine.Part[i] > was.Part[i]:
-			mine.Wants[i] = d.Ticket
-		}
-	}
-	return was, may
-}
-
 // apply puts a division that was written into effect here.
 func (l *Limit) apply(d *division, was share, may [2]int) {
-	mine := d.Users[l.self]
+	mine := d.Users[l.quota.self]
 	if mine == nil {
 		mine = &share{}
 	}
 	l.mu.Lock()
-	grown := may[0] > l.part[0] || may[1] > l.part[1]
-	l.part, l.has, l.kept, l.shares = may, mine.Part, time.Now().Round(0), max(len(d.Users), 1)
+	grown := may[0] > l.quota.part[0] || may[1] > l.quota.part[1]
+	l.quota.part, l.quota.ticket, l.has = may, d.Ticket, mine.Part
 	l.asked, l.wants = false, mine.Wants != [2]uint64{}
 	for id, s := range d.Users {
-		l.asked = l.asked || id != l.self && s.Wants != [2]uint64{}
+		l.asked = l.asked || id != l.quota.self && s.Wants != [2]uint64{}
 	}
 	tell := l.asked && (mine.Part[0] < was.Part[0] || mine.Part[1] < was.Part[1]) || // others may take it
 		l.wants && mine.Wants != was.Wants // others should give some
@@ -398,8 +305,39 @@ func (b *Bus) declareLimits(ctx context.Context) error {
 		Storage: jetstream.MemoryStorage, MaxBytes: maxShared, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld,
 		MaxAge: 2 * rateLasts, Replicas: 3,
 	})
-	if err == nil {
-		b.records.Store(&s)
+	if err != nil {
+		return err
 	}
-	return err
+	b.records.Store(&s)
+	info := s.CachedInfo()
+	age := max(info.TimeStamp.Sub(info.Created), 0) // by their clock
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settles = time.Now().Add(rateLasts - age)
+	return nil
+}
+
+// settled returns when the stream of the records is older than what is in use.
+func (b *Bus) settled() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.settles
+}
+
+// servers returns the number of servers of the database, at least 1, or 0 if it is not known.
+func (b *Bus) servers() int {
+	if b.Servers == nil {
+		return 1
+	}
+	b.counting.Lock()
+	defer b.counting.Unlock()
+	if time.Since(b.counted) > balanceEvery {
+		ctx, cancel := context.WithTimeout(b.ctx, balanceEvery)
+		defer cancel()
+		if others, err := b.Servers(ctx); err == nil { // otherwise it is as before
+			b.count = others + 1
+		}
+		b.counted = time.Now()
+	}
+	return b.count
 }

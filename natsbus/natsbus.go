@@ -59,6 +59,8 @@ type Options struct {
 	Self Server
 	// Config returns the hash of the configuration in effect, Self.Config. If nil, that does not change.
 	Config func() string
+	// Servers returns the number of other servers of the database that may use limits. If nil, there are none.
+	Servers func(context.Context) (int, error)
 	// Now returns the time of messages. If nil, it is time.Now.
 	Now func() time.Time
 	// Log receives what happens to the connection. If nil, nothing is logged.
@@ -89,7 +91,12 @@ type Bus struct {
 	peers  map[string]peer
 	limits int // users of limits
 
+	settles time.Time // of the records of limits
 	dropped atomic.Int64
+
+	counting sync.Mutex
+	counted  time.Time
+	count    int // servers of the database; 0 if it is not known
 }
 
 // State is the state of the connection to a cluster.

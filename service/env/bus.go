@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/natsbus"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
@@ -46,7 +47,7 @@ func (e *Env) OpenBus(ctx context.Context, hash func() string, log *slog.Logger)
 			return nil, err
 		}
 		o.Database = hex.EncodeToString(keys.Derive("name on the bus of " + id)[:8])
-		o.Key = keys.Derive("messages on the bus of " + id)
+		o.Key, o.Servers = keys.Derive("messages on the bus of "+id), e.otherServers
 	}
 	if hash != nil {
 		o.Dir = filepath.Join(e.DataDir, "queue")
@@ -75,4 +76,16 @@ func (e *Env) databaseID(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return folderid.Of(dir)
+}
+
+// otherServers returns the number of other processes that drive runs, and so may ask models.
+func (e *Env) otherServers(ctx context.Context) (int, error) {
+	leases, err := e.Store.Leases(ctx, store.LeaseFilter{})
+	others := map[string]bool{}
+	for i := range leases {
+		if l := &leases[i]; !l.Expired && l.Owner.ID != e.Owner().ID {
+			others[l.Owner.ID] = true
+		}
+	}
+	return len(others), err
 }
