@@ -7,13 +7,15 @@ package natsbus
 //  2. The others leave a server its part after it was last seen: places for placesLast, the rate for rateLasts. One
 //     that ends leaves the requests of its last minute. One that was not seen to renew its part may use its share.
 //  3. A server uses its part for partLasts after it began to write it, then as much of it as is within its share: the
-//     limit divided by the servers. After shareAfter, when the others have done so for a minute, it uses its share.
+//     limit divided by the servers. After shareAfter, when the others have done so for a minute, it uses its share,
+//     at least 1.
 //  4. If servers may use what the record does not show, because it was lost or this server was away, it writes what it
 //     remembers of them, and takes no more than without the record, until all have renewed their parts or time is up.
 //  5. A server that remembers nothing waits until one that does has written the record, unless it is the only one.
 //
 // The exceptions: requests that take longer than rateLasts, a server that is cut off for longer than that while others
-// are not, and a minute in which the record and all servers that remember it are gone.
+// are not, a minute in which the record and all servers that remember it are gone, and a limit that is less than the
+// number of servers, while the bus is gone.
 
 import (
 	"context"

@@ -15,6 +15,9 @@ import (
 // tick is the step of a simulation.
 const tick = 500 * time.Millisecond
 
+// maxServers is how many servers there are at most.
+const maxServers = 4
+
 // world is a simulation of servers that use a limit together.
 type world struct {
 	t      *rapid.T
@@ -26,6 +29,7 @@ type world struct {
 	made   time.Time // the stream
 	down   bool      // the bus
 	begun  int
+	long   bool // a server was without the bus for so long that it may use one of a limit that is less than the servers
 	server map[int]*node
 	sent   []request // all within a minute
 	log    []string
@@ -171,9 +175,11 @@ func (w *world) step() {
 	for _, n := range w.server {
 		used, _ := n.use(w.now)
 		running += used[0]
+		w.long = w.long || w.now.Sub(n.quota.kept) > shareAfter
 	}
 	w.sent = slices.DeleteFunc(w.sent, func(r request) bool { return w.now.Sub(r.at) >= time.Minute })
-	if running > w.most[0] || len(w.sent) > w.most[1] {
+	over := func(n, most int) bool { return n > most && (most >= maxServers || !w.long) }
+	if over(running, w.most[0]) || over(len(w.sent), w.most[1]) {
 		w.fail(fmt.Sprintf("%d requests at a time, %d in a minute, of %v", running, len(w.sent), w.most))
 	}
 }
@@ -234,7 +240,7 @@ func simulate(rt *rapid.T) {
 			w.say("%s wants %d", n.quota.self, n.wants)
 		},
 		"join": func(rt *rapid.T) {
-			if len(w.server) == 4 {
+			if len(w.server) == maxServers {
 				rt.Skip()
 			}
 			w.join()

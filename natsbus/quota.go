@@ -58,8 +58,10 @@ func (q *quota) may(now time.Time) (may [2]int) {
 		switch {
 		case q.last != nil && since <= partLasts:
 			may[i] = q.part[i]
-		case q.servers == 1 && len(q.last) <= 1, since > shareAfter:
+		case q.servers == 1 && len(q.last) <= 1:
 			may[i] = share
+		case since > shareAfter && most > 0: // without the bus for long, so that none stands still
+			may[i] = max(share, 1)
 		default:
 			may[i] = min(q.part[i], share)
 		}
@@ -89,7 +91,11 @@ func (q *quota) whole(d *division, now time.Time, old, alone bool) bool {
 	for id, s := range d.Users {
 		known = known && (id == q.self || s.Ended || q.seen[id].renewed)
 	}
-	if known || since > rateLasts {
+	lasts := placesLast
+	if q.most[1] > 0 {
+		lasts = rateLasts
+	}
+	if known || since > lasts {
 		q.missed = time.Time{}
 	}
 	return q.missed.IsZero()
