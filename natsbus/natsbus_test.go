@@ -607,6 +607,8 @@ func TestLimit_Lost(t *testing.T) {
 	defer nc.Close()
 	other := &user{}
 	other.l = open(t, c.URL(), "b").Limit("openai", 4, 0, other)
+	waittest.Until(t, "the other one knows of the record", func() bool { return u.set(0) == 0 && other.set(1) == 1 })
+	waittest.Until(t, "it has all again", func() bool { return other.set(0) == 0 && u.set(4) == 4 })
 	js, _ := jetstream.New(nc)
 	s, err := js.Stream(t.Context(), "toolcrib_v1_db1_limits")
 	if err != nil {
