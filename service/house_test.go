@@ -18,14 +18,20 @@ providers: {demo: {type: script, file: demo.script}}
 agents: {default: {model: demo/x}}
 `
 
-// open returns a service on a new data folder, whose model is a script that writes a file.
+// writes is a script of a model that writes a file.
+const writes = "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n"
+
+// open returns a service on a new data folder, whose model writes a file.
 func open(t testing.TB) *service.Service {
 	t.Helper()
+	return openWith(t, writes)
+}
+
+// openWith returns a service on a new data folder, with the script of its model and further tools.
+func openWith(t testing.TB, script string, tools ...toolcrib.Tool) *service.Service {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"toolcrib.yaml": house,
-		"demo.script":   "- tool_calls: [{name: write_file, arguments: {path: out.txt, content: hello}}]\n- {text: done}\n",
-	} {
+	for name, text := range map[string]string{"toolcrib.yaml": house, "demo.script": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +42,7 @@ func open(t testing.TB) *service.Service {
 	}
 	s := service.New(env.Options{
 		Config: c, DataDir: filepath.Join(dir, "data"), Driver: "test",
-		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) },
+		NoSandbox: func() string { return "" }, Notice: func(text string) { t.Log(text) }, Tools: tools,
 	})
 	t.Cleanup(func() { _ = s.Close() })
 	if err := s.Env.Open(t.Context()); err != nil {

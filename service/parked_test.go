@@ -10,6 +10,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/toolcribtest"
 )
 
 // parked starts a run that waits for an approval.
@@ -108,5 +109,46 @@ func TestRun_OfOneMoment(t *testing.T) {
 	v, err := s.Run(t.Context(), root, string(run))
 	if err != nil || v.Status != toolcrib.StatusCompleted {
 		t.Errorf("the run is %s (%v) with pending %+v", v.Status, err, v.Pending)
+	}
+}
+
+// unanswered is a person who answers no question.
+type unanswered struct{}
+
+func (unanswered) Answer(context.Context, service.Question) (a service.Answer, ok bool, err error) {
+	return a, false, nil
+}
+
+// What a tool runs beyond its call has ended when a run that has parked is left: until then this process drives the run,
+// and no other one continues it. It lasts while a person is asked here.
+func TestRun_LeftAfterItsWork(t *testing.T) {
+	var s *service.Service
+	ended := make(chan string, 1)
+	began := toolcribtest.NewTool(toolcribtest.ToolOptions{
+		Spec: toolcrib.Spec{Name: "begin", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"},
+		Do: func(_ context.Context, call toolcrib.Call) (out toolcrib.Output, err error) {
+			call.Behind(func(ctx context.Context) {
+				<-ctx.Done()
+				ended <- s.Drivers.Processes(context.WithoutCancel(ctx), call.Run)[call.Run]
+			})
+			return out, nil
+		},
+	})
+	s = openWith(t, "- tool_calls: [{name: begin, arguments: {}}]\n"+writes, began)
+	run, err := s.Start(t.Context(), root, service.StartRequest{Prompt: "Write.", Workspace: t.TempDir()},
+		service.Front{Person: unanswered{}})
+	if err != nil || run.Status != toolcrib.StatusWaitingForApproval {
+		t.Fatalf("the run is %s, error %v", run.Status, err)
+	}
+	select {
+	case by := <-ended:
+		if by == "" {
+			t.Error("no process drove the run when the work ended")
+		}
+	default:
+		t.Error("the run was left before the work had ended")
+	}
+	if by := s.Drivers.Processes(t.Context(), run.ID)[run.ID]; by != "" {
+		t.Errorf("the run is driven by %s", by)
 	}
 }
