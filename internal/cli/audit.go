@@ -20,6 +20,8 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/trust"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
@@ -179,11 +181,30 @@ func (a *app) recordTrust(ctx context.Context, kind toolcrib.Kind, folder *polic
 	a.service.Policy.RecordTrust(ctx, who, kind, folder, "")
 }
 
-// storeOfTrust opens the store of the configuration in effect without asking: a configuration of the
-// current folder only if it is trusted, otherwise the user's own, otherwise the defaults.
+// storeOfTrust opens the store of the configuration in effect without asking.
 func (a *app) storeOfTrust(ctx context.Context) error {
+	s, err := a.serviceOfTrust()
+	if err == nil {
+		err = s.Env.Open(ctx)
+	}
+	return err
+}
+
+// trustStore returns the record of what is trusted under the configuration in effect or, if that cannot be used, the
+// user's own.
+func (a *app) trustStore() trust.Store {
+	s, err := a.serviceOfTrust()
+	if err != nil {
+		return env.TrustStore()
+	}
+	return s.Env.TrustStore()
+}
+
+// serviceOfTrust returns the service of the configuration in effect without asking: a configuration of the
+// current folder only if it is trusted, otherwise the user's own, otherwise the defaults.
+func (a *app) serviceOfTrust() (*service.Service, error) {
 	if a.service != nil && a.service.Env.IsOpen() {
-		return nil
+		return a.service, nil
 	}
 	if a.config == nil {
 		c, err := config.Load(a.source(), a.trustedAlready)
@@ -192,16 +213,12 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 			c, err = config.Load(config.Own(os.Getenv), nil)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a.config = c
 		// The question asked before has been answered by now, so the configuration is read again
 		// afterwards.
 		defer func() { a.config = nil }()
 	}
-	s, err := a.svc()
-	if err == nil {
-		err = s.Env.Open(ctx)
-	}
-	return err
+	return a.svc()
 }

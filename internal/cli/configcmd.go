@@ -222,7 +222,7 @@ func (a *app) trusted(path string, content []byte) error {
 	if !errors.As(err, &untrusted) || !a.inTerminal || !a.errTerminal {
 		return err
 	}
-	folder, lookErr := policy.LookAt(filepath.Dir(path))
+	folder, lookErr := policy.LookAt(env.TrustStore(), filepath.Dir(path))
 	if lookErr != nil {
 		return lookErr
 	}

@@ -288,7 +288,7 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 		case *revoke && *digest != "":
 			return nil, nil, usagef("--digest: cannot be combined with --revoke")
 		case *list:
-			folders, err := policy.TrustedFolders()
+			folders, err := policy.TrustedFolders(a.trustStore())
 			return folders, func() {
 				for _, f := range folders {
 					fmt.Fprintln(a.out, policy.PathText(f.Dir))
@@ -298,7 +298,7 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 			// The store is opened while the folder may still locate it. If that fails, the trust ends
 			// anyway, and the notice says why it was not recorded.
 			_ = a.storeOfTrust(c)
-			folder, err := policy.Distrust(dir)
+			folder, err := policy.Distrust(a.trustStore(), dir)
 			if err == nil {
 				a.recordTrust(c, store.SystemTrustRevoked, folder)
 			}
@@ -310,7 +310,7 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 
 // giveTrust trusts the content of a folder if it is what the person has reviewed.
 func (a *app) giveTrust(c call, dir, digest string) (any, func(), error) {
-	folder, err := policy.LookAt(dir)
+	folder, err := policy.LookAt(a.trustStore(), dir)
 	if err == nil {
 		err = folder.Trustable()
 	}

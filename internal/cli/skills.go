@@ -140,7 +140,7 @@ func (a *app) trustSkills(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if dir := k.Untrusted(name); dir != "" {
-			folder, err := policy.LookAt(dir)
+			folder, err := policy.LookAt(a.service.Env.TrustStore(), dir)
 			if err == nil {
 				// What is read again is compared with what was shown.
 				_, err = a.asksToTrust(ctx, folder)

@@ -11,6 +11,7 @@
 package trust
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -129,13 +130,19 @@ func (s Store) Check(dir string, names ...string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.entries()
 	files := make([]File, len(names))
+	known := map[bool]entries{}
 	for i, name := range names {
+		of := early(name)
+		if _, read := known[of]; !read {
+			var readErr error
+			known[of], readErr = s.entries(name)
+			err = cmp.Or(err, readErr)
+		}
 		files[i] = look(root, name)
 		files[i].Path = filepath.Join(whole, name)
 		if files[i].State != Absent {
-			files[i].State = known.state(root, name, files[i].Hash)
+			files[i].State = known[of].state(root, name, files[i].Hash)
 		}
 	}
 	return files, err
@@ -148,7 +155,7 @@ func (s Store) State(path, hash string) (State, error) {
 	if err != nil {
 		return Untrusted, err
 	}
-	known, err := s.entries()
+	known, err := s.entries(filepath.Base(path))
 	return known.state(root, filepath.Base(path), hash), err
 }
 
@@ -208,23 +215,35 @@ func (s Store) Revoke(dir string) error {
 			return err
 		}
 	}
-	return s.update(func(known entries) error {
+	var names []string
+	found := false
+	err = s.update(func(known entries) error {
 		if known[root] == nil {
-			return fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
+			return errUnchanged
 		}
-		for name := range known[root] {
-			_ = os.Remove(s.copyPath(root, name)) // no decision depends on the copy
-		}
+		found = true
+		names = slices.AppendSeq(names, maps.Keys(known[root]))
 		delete(known, root)
 		return nil
 	})
+	for _, name := range names {
+		s.putCopy(root, name, nil)
+	}
+	if err == nil && !found {
+		err = fmt.Errorf("%s is not trusted: %w", dir, fs.ErrNotExist)
+	}
+	return err
 }
 
 // RevokeContaining removes the trust in every folder that contains one of the paths, at any depth, and
 // returns these folders, sorted. The paths are absolute and need no longer exist. It is for
 // protected files that a program has changed, so that a person must review them again.
 func (s Store) RevokeContaining(paths ...string) (revoked []string, err error) {
-	known, _ := s.entries() // a record that cannot be read trusts nothing
+	own, _ := s.entries("toolcrib.yaml") // a record that cannot be read trusts nothing
+	shared, _ := s.entries("")
+	known := entries{}
+	maps.Copy(known, own)
+	maps.Copy(known, shared)
 	for dir := range known {
 		holds := func(path string) bool {
 			if real, err := realPath(filepath.Dir(path)); err == nil {

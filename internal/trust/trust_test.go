@@ -480,7 +480,7 @@ func TestLastTrusted(t *testing.T) {
 	if err := s.Revoke(dir); err != nil {
 		t.Fatal(err)
 	}
-	if copies, err := os.ReadDir(s.Path() + ".d"); err != nil || len(copies) > 0 {
+	if copies, err := filepath.Glob(filepath.Join(s.Path()+".d", "*.json")); err != nil || len(copies) > 0 {
 		t.Fatal("a copy outlives the trust", copies, err)
 	}
 }

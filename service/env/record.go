@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -55,3 +56,20 @@ func (e *Env) RecordChanged(
 
 // TrustStore returns the record of the folders that this user trusts.
 func TrustStore() trust.Store { return trust.NewStore(trust.DefaultPath(os.Getenv)) }
+
+// TrustStore returns the record of what is trusted, which all servers of a database have in common, except for what is
+// read before it is open.
+func (e *Env) TrustStore() trust.Store {
+	if e.inFolder() {
+		return TrustStore()
+	}
+	return TrustStore().Shared(e.Files())
+}
+
+// Pins returns the folder in the record of what is trusted that stands for the MCP servers of the configuration.
+func (e *Env) Pins() string {
+	if e.inFolder() {
+		return e.DataDir
+	}
+	return string(filepath.Separator) // exists on every server
+}

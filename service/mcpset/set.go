@@ -87,11 +87,12 @@ type server struct {
 
 // cache holds data of a server between operations.
 type cache struct {
-	mu     sync.Mutex
-	start  time.Time           // when it was started
-	read   time.Time           // when pinned was read
-	pinned map[string][]byte   //
-	tools  map[string]madeTool // by their names
+	mu      sync.Mutex
+	start   time.Time // when it was started
+	read    time.Time // when pinned was read
+	trusted trust.Store
+	pinned  map[string][]byte   //
+	tools   map[string]madeTool // by their names
 }
 
 // madeTool is a tool, and the definition that it was made of.
@@ -155,7 +156,7 @@ func (s *Set) configured() []*server {
 				Name: name, Trusted: c.Trusted, Confirm: c.Confirm == string(gate.ConfirmAlways), Tools: c.Tools,
 				SSE: c.Type == "sse",
 			},
-			from: s.env.Config.Position(config.JoinKey("mcpServers", name)), pins: s.env.DataDir, confirm: c.Confirm,
+			from: s.env.Config.Position(config.JoinKey("mcpServers", name)), pins: s.env.Pins(), confirm: c.Confirm,
 		}
 		m.oauth = func() (signin.Server, error) { return s.fillOAuth(&c.OAuth) }
 		if c.Timeout != nil {
@@ -270,7 +271,7 @@ func (s *Set) know() []*server {
 			m.problem = err.Error()
 			continue
 		}
-		m.client, m.kept = client, &cache{tools: map[string]madeTool{}}
+		m.client, m.kept = client, &cache{tools: map[string]madeTool{}, trusted: s.env.TrustStore()}
 	}
 	s.state.servers = wanted
 	s.state.mu.Unlock()

@@ -77,7 +77,7 @@ type Skills struct {
 // Skills reads the skills in the configured folders.
 func (p *Policy) Skills(seen Paths) (*Skills, error) {
 	out := &Skills{}
-	out.folders = env.TrustStore()
+	out.folders = p.env.TrustStore()
 	c := p.env.Config
 	named := c.IsSet("skills.dirs") && !c.ProjectSets("skills.dirs")
 	var used, aside []skill.Dir

@@ -466,7 +466,7 @@ func (p *Policy) trustedProject(of project.Project, names []string) (trusted *pr
 // hasSeenNotes reports whether the user trusts the root of a project and has reviewed the notes in it. The init command
 // trusts only files that it has written.
 func (p *Policy) hasSeenNotes(of project.Project) bool {
-	trusted := env.TrustStore()
+	trusted := p.env.TrustStore()
 	folders, err := trusted.Folders()
 	if err != nil || !slices.Contains(folders, of.Root) {
 		return false

@@ -42,11 +42,10 @@ type Folder struct {
 }
 
 // LookAt reads the files in a folder that configure toolcrib, or those of them with the given names.
-func LookAt(dir string, names ...string) (*Folder, error) {
+func LookAt(trusted trust.Store, dir string, names ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not a folder", dir)
 	}
-	trusted := env.TrustStore()
 	files, err := trusted.Check(dir, names...)
 	if err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (p *Policy) Unreviewed(workspace string) (list []*Folder, err error) {
 		if len(names) == 0 {
 			continue
 		}
-		f, lookErr := LookAt(dir, names...)
+		f, lookErr := LookAt(p.env.TrustStore(), dir, names...)
 		if lookErr == nil && len(f.Files) > 0 {
 			lookErr = f.Trustable()
 		}
@@ -167,7 +166,7 @@ func (f *Folder) Trust(digest string) error {
 // TrustWritten trusts a file that was just written for its user if it still has that content. It trusts no other file
 // of the folder.
 func TrustWritten(path string, content []byte) (*Folder, error) {
-	f, err := LookAt(filepath.Dir(path))
+	f, err := LookAt(env.TrustStore(), filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +180,8 @@ func TrustWritten(path string, content []byte) (*Folder, error) {
 }
 
 // TrustedFolders returns the folders that the user trusts.
-func TrustedFolders() ([]Folder, error) {
-	dirs, err := env.TrustStore().Folders()
+func TrustedFolders(trusted trust.Store) ([]Folder, error) {
+	dirs, err := trusted.Folders()
 	folders := make([]Folder, len(dirs))
 	for i, dir := range dirs {
 		folders[i] = Folder{Dir: dir, Trusted: true}
@@ -191,8 +190,8 @@ func TrustedFolders() ([]Folder, error) {
 }
 
 // Distrust removes the trust in a folder.
-func Distrust(dir string) (*Folder, error) {
-	err := env.TrustStore().Revoke(dir)
+func Distrust(trusted trust.Store, dir string) (*Folder, error) {
+	err := trusted.Revoke(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "%s is not trusted", dir)
 	}
@@ -313,7 +312,7 @@ func (p *Policy) protectedChanged(who toolcrib.Principal, paths, aside []string)
 	}
 	names := pathTexts(paths)
 	tell("a command changed files that steer toolcrib or programs beside it: %s; review them before you continue", names)
-	folders, err := env.TrustStore().RevokeContaining(paths...)
+	folders, err := p.env.TrustStore().RevokeContaining(paths...)
 	if err != nil {
 		tell("the trust in their folder could not be ended: %v", err)
 	}
