@@ -299,7 +299,8 @@ func (s Store) putCopy(root, name string, data []byte) {
 	if err != nil {
 		return
 	}
-	_ = p.files.ChangeFile(context.Background(), s.copyName(p, root, name), func([]byte) ([]byte, error) { return data, nil })
+	name = s.copyName(p, root, name)
+	_ = p.files.ChangeFile(context.Background(), name, func([]byte) ([]byte, error) { return data, nil })
 }
 
 // LastTrusted returns the content that was last trusted under a name in a folder. ok is false if

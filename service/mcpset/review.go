@@ -32,7 +32,7 @@ func (m *server) pinned() map[string][]byte {
 }
 
 func (m *server) readPins() map[string][]byte {
-	kept, ok := m.kept.trusted.Skills().LastTrusted(m.pins, m.pin())
+	kept, ok := m.trusted.Skills().LastTrusted(m.pins, m.pin())
 	if !ok || kept.Hash != pinHash(kept.Files) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s *Set) Accept(ctx context.Context, who toolcrib.Principal, r *Review, dig
 	if err := s.env.RecordChanged(ctx, who, store.SystemTrustGiven, changed); err != nil {
 		return err
 	}
-	if err := s.env.TrustStore().Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
+	if err := r.of.trusted.Skills().TrustFiles(r.of.pins, []trust.File{r.File}); err != nil {
 		return err
 	}
 	r.of.kept.mu.Lock()

@@ -77,6 +77,7 @@ type server struct {
 	mcp.Server
 	from     string                        // the configuration or .mcp.json
 	pins     string                        // the folder that its pins are kept under
+	trusted  trust.Store                   // has its pins
 	confirm  string                        // as the configuration has it
 	oauth    func() (signin.Server, error) // how one signs in, but for the url
 	problem  string                        // why it cannot be started
@@ -87,12 +88,11 @@ type server struct {
 
 // cache holds data of a server between operations.
 type cache struct {
-	mu      sync.Mutex
-	start   time.Time // when it was started
-	read    time.Time // when pinned was read
-	trusted trust.Store
-	pinned  map[string][]byte   //
-	tools   map[string]madeTool // by their names
+	mu     sync.Mutex
+	start  time.Time           // when it was started
+	read   time.Time           // when pinned was read
+	pinned map[string][]byte   //
+	tools  map[string]madeTool // by their names
 }
 
 // madeTool is a tool, and the definition that it was made of.
@@ -210,6 +210,7 @@ func (s *Set) wanted() []*server {
 	list := append(s.configured(), s.project()...)
 	taken := map[string]*server{}
 	for i, m := range list {
+		m.trusted = s.env.TrustStore()
 		name, err := mcp.CleanName(m.Name)
 		key := strings.ToLower(name)
 		switch first := taken[key]; {
@@ -271,7 +272,7 @@ func (s *Set) know() []*server {
 			m.problem = err.Error()
 			continue
 		}
-		m.client, m.kept = client, &cache{tools: map[string]madeTool{}, trusted: s.env.TrustStore()}
+		m.client, m.kept = client, &cache{tools: map[string]madeTool{}}
 	}
 	s.state.servers = wanted
 	s.state.mu.Unlock()
