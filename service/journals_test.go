@@ -300,7 +300,9 @@ func playAll(t *testing.T, s store.Store) {
 	p.runner, err = agent.New(agent.Options{
 		Journal: s, Contents: s, Gate: g,
 		Models: func(context.Context, journal.ModelInfo) (toolcrib.Model, error) { return model, nil },
-		Agents: func(_ context.Context, _ toolcrib.Principal, name, _ string) (agent.Task, error) { return p.task(name), nil },
+		Agents: func(_ context.Context, _ toolcrib.Principal, name, _ string) (agent.Task, error) {
+			return p.task(name), nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

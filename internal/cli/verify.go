@@ -343,7 +343,7 @@ func (a *app) migrateCommand(cmd *cobra.Command) {
 		}
 		did := "has the tables of toolcrib"
 		if m.To != "" || m.From != "" {
-			did = "has a copy of everything"
+			did = "has a copy of everything; nothing was written to the other database meanwhile"
 		}
 		return map[string]any{"database": path}, func() { a.says(path, did) }, nil
 	})

@@ -7,8 +7,6 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -63,7 +61,7 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 		return "", err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := idle(ctx, from); err != nil {
+	if err := from.CheckIdle(ctx); err != nil {
 		return "", err
 	}
 	files, err := e.filesToCopy(ctx)
@@ -86,7 +84,7 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 		return "", err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := idle(ctx, from); err != nil {
+	if err := from.CheckIdle(ctx); err != nil {
 		return "", err
 	}
 	files, err := from.AllFiles(ctx)
@@ -101,16 +99,4 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 		return "", err
 	}
 	return path, to.Close()
-}
-
-// idle returns an error if a process drives runs of a store, or is a server: it would write what is not copied.
-func idle(ctx context.Context, s store.Store) error {
-	leases, err := s.Leases(ctx, store.LeaseFilter{})
-	for i := 0; i < len(leases) && err == nil; i++ {
-		if !leases[i].Expired {
-			err = toolcrib.Errorf(toolcrib.CodeConflict, "process %d on %s works on these runs; end it first, so that "+
-				"nothing is left behind", leases[i].Owner.PID, guard.Visible(leases[i].Owner.Host))
-		}
-	}
-	return err
 }

@@ -88,12 +88,27 @@ func (w *wait) again(ctx context.Context) bool {
 
 // Freeze implements [sqlstore.Database].
 func (d *database) Freeze(ctx context.Context, do func(sqlstore.Conn) error) error {
+	return d.snapshot(ctx, pgx.ReadOnly, "", do)
+}
+
+// Still implements [sqlstore.Database]. The lock comes before the snapshot.
+func (d *database) Still(ctx context.Context, do func(sqlstore.Conn) error) error {
+	return d.snapshot(ctx, pgx.ReadWrite, "LOCK TABLE toolcrib.state IN EXCLUSIVE MODE", do)
+}
+
+// snapshot calls do with a connection in a transaction that reads a snapshot, after a first statement.
+func (d *database) snapshot(ctx context.Context, mode pgx.TxAccessMode, first string, do func(sqlstore.Conn) error) error {
 	return d.with(ctx, func(c *conn) error {
-		tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+		tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: mode})
 		if err != nil {
 			return err
 		}
-		err = do(c)
+		if first != "" {
+			_, err = tx.Exec(ctx, first)
+		}
+		if err == nil {
+			err = do(c)
+		}
 		// Even if ctx has ended: the connection returns to the pool, which closes a broken one.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), idleTimeout)
 		defer cancel()

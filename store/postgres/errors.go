@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -27,6 +29,9 @@ func (e *unknownError) Unwrap() error { return e.err }
 // broken reports whether an error means that the connection, or the server that it leads to, cannot be
 // used, and another one may be.
 func broken(err error) bool {
+	if badCertificate(err) {
+		return false
+	}
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		switch {
@@ -42,6 +47,13 @@ func broken(err error) bool {
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// badCertificate reports whether one side does not accept the certificate of the other.
+func badCertificate(err error) bool {
+	var theirs *tls.CertificateVerificationError
+	var ours tls.AlertError
+	return errors.As(err, &theirs) || errors.As(err, &ours)
 }
 
 // transient reports whether a transaction that failed may succeed when it is repeated.
@@ -71,10 +83,38 @@ func mapped(path string, err error) error {
 	if kind == nil {
 		return err
 	}
+	if what := hint(err); what != "" {
+		err = fmt.Errorf("%w; %s", err, what)
+	}
 	return &store.Error{Kind: kind, Path: path, Err: err}
 }
 
+// hint says what to do about an error, or is "".
+func hint(err error) string {
+	if badCertificate(err) {
+		return "check the certificates and their dates, and sslmode, sslrootcert and the host in the address"
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	switch e.Code {
+	case "28P01", "28000":
+		return "check the user and the password in the address, and pg_hba.conf on the server"
+	case "3D000":
+		return "create the database (docs/grow.md), or name another one"
+	case "42501":
+		return "`toolcrib migrate`, with the role that owns the tables, gives this role its rights"
+	case "53300":
+		return "raise max_connections, or use PgBouncer"
+	}
+	return ""
+}
+
 func kindOf(err error) error {
+	if badCertificate(err) {
+		return store.ErrUnsuitable
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		var unknown *unknownError

@@ -3,12 +3,22 @@
 package postgres_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"io"
+	"math/big"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/postgrestest"
@@ -30,14 +40,27 @@ func TestOpen_Refused(t *testing.T) {
 		"earlier version": {"UPDATE toolcrib.state SET version = version - 1", store.ErrOlder, "its schema is"},
 		"half migrated":   {"DROP TABLE toolcrib.inbox", store.ErrCorrupt, "incomplete: no inbox"},
 		"not migrated":    {"DROP SCHEMA toolcrib CASCADE", store.ErrUnsuitable, "toolcrib migrate"},
-		"another product": {"DROP SCHEMA toolcrib CASCADE; CREATE SCHEMA toolcrib; CREATE TABLE toolcrib.x (a int)", store.ErrCorrupt, "another program"},
+		"another product": {"DROP SCHEMA toolcrib CASCADE; CREATE SCHEMA toolcrib; GRANT USAGE ON SCHEMA toolcrib TO PUBLIC; CREATE TABLE toolcrib.x (a int)", store.ErrCorrupt, "another program"},
 		"read-only":       {"ALTER DATABASE %s SET default_transaction_read_only = on", store.ErrReadOnly, "read-only"},
-		"tampered":        {"UPDATE toolcrib.counters SET value = 9", store.ErrDamaged, "was changed after it was sealed"},
+		"clock": {
+			"CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + interval ''2 minutes'''; " +
+				"ALTER DATABASE %s SET search_path = public, pg_catalog", store.ErrUnsuitable, "NTP",
+		},
+		"password":    {"ALTER ROLE crib_%s PASSWORD 'y'", store.ErrUnsuitable, "pg_hba.conf"},
+		"rights":      {"REVOKE USAGE ON SCHEMA toolcrib FROM crib_%s", store.ErrUnsuitable, "toolcrib migrate"},
+		"connections": {"ALTER ROLE crib_%s CONNECTION LIMIT 0", store.ErrUnreachable, "max_connections"},
+		"tampered":    {"UPDATE toolcrib.counters SET value = 9", store.ErrDamaged, "was changed after it was sealed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, address, keys := migrated(t)
+			admin(t, db, "CREATE ROLE crib_"+db+" LOGIN PASSWORD '"+postgrestest.Password+"'")
+			at := server.URL(db)
+			at.User = url.UserPassword("crib_"+db, postgrestest.Password)
+			if _, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys, For: at.String()}); err != nil {
+				t.Fatal(err)
+			}
 			admin(t, db, strings.Split(strings.ReplaceAll(tt.change, "%s", db), "; ")...)
-			s, err := postgres.Open(t.Context(), address, postgres.Options{Keys: keys})
+			s, err := postgres.Open(t.Context(), at.String(), postgres.Options{Keys: keys})
 			if err == nil {
 				_ = s.Close() // the test has failed already
 			}
@@ -61,9 +84,29 @@ func TestOpen_Refused(t *testing.T) {
 			t.Error("keys were made")
 		}
 	})
+	t.Run("certificates", func(t *testing.T) {
+		for name, host := range map[string]string{"unknown authority": "localhost", "of another host": "another.example"} {
+			ca, address := imposter(t, host)
+			at := "postgres://ann:" + postgrestest.Password + "@" + address + "/x?sslmode=verify-full"
+			if name != "unknown authority" {
+				at += "&sslrootcert=" + ca
+			}
+			_, err := postgres.Open(t.Context(), at, postgres.Options{Keys: "keys"})
+			if !errors.Is(err, store.ErrUnsuitable) || !strings.Contains(err.Error(), "sslrootcert") || strings.Contains(err.Error(), postgrestest.Password) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 	t.Run("no server", func(t *testing.T) {
 		_, err := postgres.Open(t.Context(), "postgres://ann:"+postgrestest.Password+"@127.0.0.1:1/x", postgres.Options{Keys: "keys"})
 		if !errors.Is(err, store.ErrUnreachable) || strings.Contains(err.Error(), postgrestest.Password) {
+			t.Error(err)
+		}
+	})
+	t.Run("no database", func(t *testing.T) {
+		empty(t)
+		_, err := postgres.Open(t.Context(), server.URL("missing").String(), postgres.Options{Keys: "keys"})
+		if !errors.Is(err, store.ErrUnsuitable) || !strings.Contains(err.Error(), "create the database") {
 			t.Error(err)
 		}
 	})
@@ -73,6 +116,46 @@ func TestOpen_Refused(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// imposter listens as a server of PostgreSQL with a certificate for a host, and returns the file of its authority.
+func imposter(t *testing.T, host string) (ca, address string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, 8)) // asks for TLS
+			_, _ = c.Write([]byte("S"))
+			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}).
+				HandshakeContext(t.Context()) // it fails
+			_ = c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return ca, "localhost:" + port
 }
 
 // The role of a server needs no right to change the schema.

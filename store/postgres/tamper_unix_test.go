@@ -115,12 +115,25 @@ func TestTamperedRows(t *testing.T) {
 // Tables and triggers of others are found: they could change what is written.
 func TestTamperedSchema(t *testing.T) {
 	for name, change := range map[string]string{
-		"trigger":  "CREATE TRIGGER x BEFORE UPDATE ON toolcrib.runs FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-		"rule":     "CREATE RULE x AS ON DELETE TO toolcrib.said DO INSTEAD NOTHING",
-		"table":    "CREATE TABLE toolcrib.x (a int)",
-		"policy":   "CREATE POLICY x ON toolcrib.runs",
-		"index":    "DROP INDEX toolcrib.said_hash; CREATE INDEX x ON toolcrib.said (hash)",
-		"function": "CREATE OR REPLACE FUNCTION toolcrib.json_text(doc text, path text[]) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT 'x' $$",
+		"trigger":   "CREATE TRIGGER x BEFORE UPDATE ON toolcrib.runs FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+		"rule":      "CREATE RULE x AS ON DELETE TO toolcrib.said DO INSTEAD NOTHING",
+		"table":     "CREATE TABLE toolcrib.x (a int)",
+		"policy":    "CREATE POLICY x ON toolcrib.runs",
+		"index":     "DROP INDEX toolcrib.said_hash; CREATE INDEX x ON toolcrib.said (hash)",
+		"column":    "ALTER TABLE toolcrib.said ADD COLUMN x bigint",
+		"default":   "ALTER TABLE toolcrib.said ALTER num SET DEFAULT 1",
+		"type":      "ALTER TABLE toolcrib.token_minute ALTER n TYPE integer",
+		"null":      "ALTER TABLE toolcrib.inbox ALTER text DROP NOT NULL",
+		"collation": "ALTER TABLE toolcrib.inbox ALTER text TYPE text",
+		"check":     "ALTER TABLE toolcrib.system_head DROP CONSTRAINT system_head_one_check",
+		"key":       "ALTER TABLE toolcrib.said DROP CONSTRAINT said_pkey",
+		"condition": "DROP INDEX toolcrib.runs_taint; CREATE INDEX runs_taint ON toolcrib.runs (\"user\", num) WHERE taint <> 'x'",
+		"view":      "CREATE OR REPLACE VIEW toolcrib.sessions AS SELECT id, \"user\", doc OPERATOR(toolcrib.->>) '{name}' AS name, at AS created_at, last FROM toolcrib.docs WHERE kind = 'session' AND id <> 'x'",
+		"operator":  "CREATE OPERATOR toolcrib.=== (LEFTARG = text, RIGHTARG = text[], FUNCTION = toolcrib.json_text)",
+		"unlogged":  "ALTER TABLE toolcrib.said SET UNLOGGED",
+		"secrecy":   "ALTER TABLE toolcrib.said ENABLE ROW LEVEL SECURITY",
+		"volatile":  "ALTER FUNCTION toolcrib.json_text(text, text[]) VOLATILE",
+		"function":  "CREATE OR REPLACE FUNCTION toolcrib.json_text(doc text, path text[]) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT 'x' $$",
 	} {
 		db, address, keys := migrated(t)
 		s := openAt(t, address, postgres.Options{Keys: keys})

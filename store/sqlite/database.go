@@ -43,6 +43,19 @@ func (d *database) Freeze(ctx context.Context, do func(sqlstore.Conn) error) err
 	})
 }
 
+// Still implements [sqlstore.Database].
+func (d *database) Still(ctx context.Context, do func(sqlstore.Conn) error) error {
+	c, err := connect(ctx, d.path, d.busy)
+	if err != nil {
+		return err
+	}
+	err = c.run(ctx, "BEGIN IMMEDIATE")
+	if err == nil {
+		err = do(c)
+	}
+	return errors.Join(err, c.Close()) // rolls back
+}
+
 // Mapped implements [sqlstore.Database].
 func (d *database) Mapped(err error) error { return mapped(d.path, err) }
 

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
+	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
 // exported is a run as another store has it.
@@ -116,4 +118,12 @@ func TestImportRefused(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// While a database is copied, nothing is written to it.
+func TestCopy_Still(t *testing.T) {
+	path := closedAt(t)
+	owner := store.Owner{ID: "o", Host: "here", Machine: "this", PID: 7, Started: 9, Lease: time.Minute}
+	other := openAt(t, path, sqlite.Options{BusyTimeout: 50 * time.Millisecond, Owner: owner})
+	storetest.CopiedStill(t, openAt(t, path, readOnly()).Store, other)
 }

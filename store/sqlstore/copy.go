@@ -3,7 +3,11 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // tables are the tables of the schema, except that of leases.
@@ -18,10 +22,15 @@ const (
 	copyBytes = 4 << 20
 )
 
-// CopyTo copies a snapshot of the store into the new tables of another database, which is sealed with the
-// same keys. All numbers, hashes and seals stay the same. c is in a transaction, which CopyTo does not commit.
+// CopyTo copies the store into the new tables of another database, which is sealed with the same keys. All
+// numbers, hashes and seals stay the same. Nothing is written to the store meanwhile, unless it is on a
+// standby. c is in a transaction, which CopyTo does not commit.
 func (s *Store) CopyTo(ctx context.Context, c Execer) error {
-	return s.frozen(ctx, func(sn snapshot) error {
+	copies := func(from Conn) error {
+		sn := snapshot{from}
+		if err := checkIdle(ctx, sn); err != nil {
+			return err
+		}
 		if err := sameVersion(ctx, sn, c); err != nil {
 			return err
 		}
@@ -31,6 +40,26 @@ func (s *Store) CopyTo(ctx context.Context, c Execer) error {
 			}
 		}
 		return nil
+	}
+	err := s.db.Mapped(s.db.Still(ctx, copies))
+	if errors.Is(err, store.ErrReadOnly) {
+		err = s.db.Freeze(ctx, copies)
+	}
+	return s.failed(ctx, err)
+}
+
+// CheckIdle returns a conflict if a process drives runs of the store, or is a server: it would write what is
+// not copied.
+func (s *Store) CheckIdle(ctx context.Context) error { return checkIdle(ctx, reading{s}) }
+
+func checkIdle(ctx context.Context, r Reader) error {
+	return r.Each(ctx, "SELECT "+leaseColumns+" FROM leases WHERE expires > "+Clock+" LIMIT 1", nil, func(scan Scan) error {
+		l, err := readLease(scan)
+		if err == nil {
+			err = toolcrib.Errorf(toolcrib.CodeConflict, "process %d on %q works on these runs; end it first, so that "+
+				"nothing is left behind", l.Owner.PID, l.Owner.Host)
+		}
+		return err
 	})
 }
 

@@ -82,6 +82,8 @@ type Database interface {
 	// Read calls do with a connection. Freeze calls it with one in a transaction that reads a snapshot.
 	Read(ctx context.Context, do func(Conn) error) error
 	Freeze(ctx context.Context, do func(Conn) error) error
+	// Still is like Freeze, but no writer changes the database until do returns.
+	Still(ctx context.Context, do func(Conn) error) error
 	// Mapped converts an error of the database to a [*store.Error]. It returns other errors unchanged.
 	Mapped(err error) error
 	// Integrity checks the storage itself. It returns store.ErrCorrupt if it is damaged.
