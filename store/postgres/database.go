@@ -97,7 +97,9 @@ func (d *database) Still(ctx context.Context, do func(sqlstore.Conn) error) erro
 }
 
 // snapshot calls do with a connection in a transaction that reads a snapshot, after a first statement.
-func (d *database) snapshot(ctx context.Context, mode pgx.TxAccessMode, first string, do func(sqlstore.Conn) error) error {
+func (d *database) snapshot(
+	ctx context.Context, mode pgx.TxAccessMode, first string, do func(sqlstore.Conn) error,
+) error {
 	return d.with(ctx, func(c *conn) error {
 		tx, err := c.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: mode})
 		if err != nil {

@@ -53,7 +53,8 @@ func (s *Store) CopyTo(ctx context.Context, c Execer) error {
 func (s *Store) CheckIdle(ctx context.Context) error { return checkIdle(ctx, reading{s}) }
 
 func checkIdle(ctx context.Context, r Reader) error {
-	return r.Each(ctx, "SELECT "+leaseColumns+" FROM leases WHERE expires > "+Clock+" LIMIT 1", nil, func(scan Scan) error {
+	const query = "SELECT " + leaseColumns + " FROM leases WHERE expires > " + Clock + " LIMIT 1"
+	return r.Each(ctx, query, nil, func(scan Scan) error {
 		l, err := readLease(scan)
 		if err == nil {
 			err = toolcrib.Errorf(toolcrib.CodeConflict, "process %d on %q works on these runs; end it first, so that "+
