@@ -241,6 +241,7 @@ type peer struct {
 
 // present tells the others that this server is there, and learns which others are.
 func (b *Bus) present() {
+	met := make(chan struct{}, 1) // another server that may not know this one yet
 	b.receive(here, "", func(sender, _ string, body []byte) {
 		p := peer{heard: time.Now()}
 		if json.Unmarshal(body, &p.Server) != nil {
@@ -248,8 +249,15 @@ func (b *Bus) present() {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if _, known := b.peers[sender]; known || len(b.peers) < maxPeers {
-			b.peers[sender] = p
+		_, known := b.peers[sender]
+		if !known && len(b.peers) >= maxPeers {
+			return
+		}
+		if b.peers[sender] = p; !known {
+			select {
+			case met <- struct{}{}:
+			default:
+			}
 		}
 	})
 	b.receive(gone, "", func(sender, _ string, _ []byte) {
@@ -262,6 +270,11 @@ func (b *Bus) present() {
 	}
 	b.running.Go(func() {
 		for self := b.Self; ; {
+			select {
+			case <-b.connected():
+			case <-b.ctx.Done():
+				return
+			}
 			if b.Config != nil {
 				self.Config = b.Config()
 			}
@@ -269,6 +282,7 @@ func (b *Bus) present() {
 			b.tell(here, "server", body)
 			select {
 			case <-time.After(HereEvery):
+			case <-met:
 			case <-b.ctx.Done():
 				return
 			}

@@ -34,6 +34,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/internal/relaytest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -150,6 +151,7 @@ type town struct {
 	opened  int
 	visited int // runs of clients that have ended
 	lost    int // those of them that were given up
+	apart   int // how often a server has taken up a child run while another one had its parent
 	ops     int
 	plan    map[int]string // what becomes of a house at an operation of a client
 	sites   []*site        // of the houses; if empty, they need none
@@ -463,6 +465,7 @@ func (w *town) verify() (problems []string) {
 		whole.problemf("the usage is %+v, and that of the runs %d requests: %v", rows, sum, err)
 	}
 	problems = append(problems, whole.Problems...)
+	drivers := map[toolcrib.RunID][]toolcrib.Event{} // how they were taken up; parents come first
 	for _, run := range now.all() {
 		s := &Story{Scenario: &Scenario{}}
 		events, err := s.checkRun(ctx, st, run)
@@ -471,6 +474,22 @@ func (w *town) verify() (problems []string) {
 		}
 		s.kin(run, events, now)
 		w.checkEffects(s, run)
+		for _, e := range events {
+			b, ok := e.Body.(*journal.TakenUp)
+			if !ok {
+				continue
+			}
+			drivers[run.Run] = append(drivers[run.Run], e)
+			above := ""
+			for _, p := range drivers[run.Start.Parent] {
+				if !p.Time.After(e.Time) {
+					above = p.Body.(*journal.TakenUp).Worker
+				}
+			}
+			if above != "" && above != b.Worker {
+				w.apart++
+			}
+		}
 		if len(s.Problems) > 0 {
 			problems = append(append(problems, s.Problems...), story(events))
 		}

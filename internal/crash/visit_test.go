@@ -40,7 +40,7 @@ func (w *town) tools() http.Handler {
 
 // model answers as OpenAI's API does. Each run has a key, its prompt, which is in the IDs and arguments of
 // its calls: two with effects around one for the client, then two child runs at once, a file, and the answer.
-// A child run has one call with an effect.
+// A child run has one call with an effect, between two that read.
 func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Messages []struct {
@@ -90,7 +90,9 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 		delta, finish = map[string]any{"tool_calls": calls}, "tool_calls"
 	}
 	switch below := strings.Trim(key, childSuffixes) != key; {
-	case turn == 0, turn == 2 && !below:
+	case below && turn%2 == 0 && turn < 4:
+		call(id, "list_directory", map[string]string{"path": "."})
+	case turn == 0, turn == 2, below && turn == 1:
 		call(id, "town__ring", map[string]string{"key": id})
 	case below:
 	case turn == 1:
