@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/gate"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // apart is two processes that share a journal: child runs are handed over to the other one. One of them has a run at a
@@ -246,9 +247,10 @@ func TestHandOver_OtherDies(t *testing.T) {
 }
 
 // A process that takes up a run, while another one still drives a sub-agent of it, waits for that one. So does one that
-// ends the run: the sub-agent ends first.
+// ends the run, which it drives or not: the sub-agent ends first.
 func TestHandOver_ParentDies(t *testing.T) {
-	for _, cancels := range []bool{false, true} {
+	for _, how := range []string{"resumes", "is cancelled", "cancels"} {
+		cancels := how != "resumes"
 		synctest.Test(t, func(t *testing.T) {
 			var a apart
 			f := newFamily(t, gate.ConfirmNever, replies{
@@ -279,11 +281,18 @@ func TestHandOver_ParentDies(t *testing.T) {
 			f.drivenBy(t, nil, f.journal) // the other process continues meanwhile
 			ctx, cancel = context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			if cancels {
+			if how == "is cancelled" {
 				time.AfterFunc(10*time.Millisecond, func() { cancel(&agent.CancelError{By: "ann"}) })
 			}
-			if s, err = f.runner.Resume(ctx, s.Run); err != nil || !s.Ended() {
-				t.Fatal(s.Status, err)
+			by := "ann"
+			if how == "cancels" {
+				by = "run " + string(s.Run)
+				s, err = f.runner.Cancel(ctx, s.Run, &agent.CancelError{By: "ann"})
+			} else {
+				s, err = f.runner.Resume(ctx, s.Run)
+			}
+			if err != nil || !s.Ended() || len(a.taken) > 0 {
+				t.Fatalf("%s: %s, %v, %d runs are still driven", how, s.Status, err, len(a.taken))
 			}
 			a.running.Wait()
 			child := f.children(t, s.Run)[1]
@@ -294,7 +303,7 @@ func TestHandOver_ParentDies(t *testing.T) {
 			if cancels {
 				want = toolcrib.StatusCancelled
 			}
-			if s.Status != want || child.Status != want || cancels && child.Stopping.By != "ann" {
+			if s.Status != want || child.Status != want || cancels && child.Stopping.By != by {
 				t.Errorf("the run is %s, the child %s, %+v", s.Status, child.Status, child.Stopping)
 			}
 		})
@@ -311,5 +320,16 @@ func TestHandOver_Refused(t *testing.T) {
 		if _, err := f.runner.ResumeChild(t.Context(), run); err == nil {
 			t.Errorf("run %s was continued", run)
 		}
+	}
+	f = newFamily(t, gate.ConfirmWrites, oneChild("write"))
+	s := f.start(t)
+	child := s.Pending.Run
+	f.decide(t, child, journal.DecisionApprove)
+	e := toolcrib.Event{Seq: s.Seq + 1, Time: time.Now(), Body: &journal.Stopping{Reason: toolcrib.StopCancelled}}
+	if err := f.journal.Append(t.Context(), s.Run, s.Seq, e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.runner.ResumeChild(t.Context(), child); toolcrib.CodeOf(err) != toolcrib.CodeConflict || f.wrote() != 0 {
+		t.Errorf("below a run that is stopping: %v", err)
 	}
 }
