@@ -185,7 +185,7 @@ func (r *Runner) ResumeChild(ctx context.Context, run toolcrib.RunID) (*State, e
 		return c.Child != nil && c.Child.Run == run && c.ChildEnd == nil && c.Result == nil
 	}
 	if parent.Stopping != nil || !slices.ContainsFunc(parent.Trace, answers) {
-		return s, stateErrorf(s, "is not continued: run %s does not wait for it", parent.Run)
+		return s, stateErrorf(s, "is not continued: its caller, run %s, does not wait for it", parent.Run)
 	}
 	return r.resume(ctx, s)
 }

@@ -23,7 +23,7 @@ import (
 // apart is two processes that share a journal: child runs are handed over to the other one. One of them has a run at a
 // time, as with leases.
 type apart struct {
-	other   *agent.Runner
+	other   func() (*agent.Runner, error) // makes one for each drive, as a server does
 	running sync.WaitGroup // drives of the other one
 
 	mu     sync.Mutex
@@ -47,8 +47,8 @@ func (a *apart) between(t testing.TB, o *agent.Options, j toolcrib.Journal) {
 	o.HandOver = func() func(context.Context, toolcrib.RunID) { return a.handOver }
 	other := *o
 	other.Watch, other.Journal = nil, j
-	var err error
-	if a.other, err = agent.New(other); err != nil {
+	a.other = func() (*agent.Runner, error) { return agent.New(other) }
+	if _, err := a.other(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,8 +93,11 @@ func (a *apart) handOver(_ context.Context, run toolcrib.RunID) {
 	}
 	a.mu.Lock()
 	a.handed = append(a.handed, run)
-	other := a.other
+	other, err := a.other()
 	a.mu.Unlock()
+	if err != nil {
+		panic(err) // it was made before with these options
+	}
 	a.running.Go(func() {
 		defer cancel(nil)
 		_, _ = other.ResumeChild(ctx, run) // the first process continues one that is not over

@@ -349,7 +349,8 @@ func (b *Bus) failed(err error) {
 	}
 	b.state.Connected, b.state.Problem = false, problem
 	b.mu.Unlock()
-	if was.Connected || was.Problem != problem {
+	again := errors.Is(err, errUnreachable) && strings.HasPrefix(was.Problem, errUnreachable.Error()) // of another address
+	if was.Connected || was.Problem != problem && !again {
 		b.Log.Warn("the bus cannot be used; this server finds its work in the database meanwhile", "error", problem)
 	}
 	b.wake()

@@ -71,7 +71,13 @@ func TestQueue_Once(t *testing.T) {
 		depth(t, q, 2)
 		taken(t, q, "run_A")
 		depth(t, q, 1)
-		put(t, q, "run_A", true)
+		waittest.Until(t, "the cluster has removed the run", func() bool {
+			put, err := q.Put(t.Context(), "run_A")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return put
+		})
 		taken(t, q, "run_B")
 		taken(t, q, "run_A")
 		if run := take(t, q, time.Second); run != "" {

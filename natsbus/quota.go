@@ -29,7 +29,7 @@ type division struct {
 	Whole  bool              `json:"whole"` // it has all users
 
 	foreign bool          // another record was there, which no server of this database has written
-	age     time.Duration // when it was read
+	age     time.Duration // how old it was when it was read
 }
 
 // share is what a user has of a limit, by concurrent requests and requests per minute.

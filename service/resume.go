@@ -167,6 +167,10 @@ func (s *Service) resumeChild(ctx context.Context, who toolcrib.Principal, run t
 	if err != nil {
 		return nil, err
 	}
+	if len(a.missing) > 0 { // the server of its caller may have what is missing
+		a.release()
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is not continued here: %s", run, a.missing[0].Message)
+	}
 	a.gate, a.child = g, true
 	return a.carry(ctx, a.state, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		return r.ResumeChild(ctx, run)

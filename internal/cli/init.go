@@ -302,6 +302,10 @@ func (a *app) trustCommand(cmd *cobra.Command) {
 			if err == nil {
 				a.recordTrust(c, store.SystemTrustRevoked, folder)
 			}
+			if _, unknown := a.serviceOfTrust(); err == nil && unknown != nil {
+				err = fmt.Errorf("it is no longer trusted on this machine, but the configuration cannot be read; if that names a database, "+
+					"correct it and repeat this: %w", unknown)
+			}
 			return folder, func() { fmt.Fprintf(a.out, "%s: no longer trusted\n", policy.PathText(dir)) }, err
 		}
 		return a.giveTrust(c, dir, *digest)

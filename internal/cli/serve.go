@@ -139,6 +139,9 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 		return err
 	}
 	token, err := s.People.FirstStart(cmd.Context(), who)
+	if toolcrib.CodeOf(err) == toolcrib.CodeConflict { // another server may have been quicker
+		token, err = s.People.FirstStart(cmd.Context(), who)
+	}
 	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
 		return toolcrib.Errorf(toolcrib.CodeConflict, "no user is an administrator; `%s users add NAME --admin` makes one (%v)",
 			a.self(), err)

@@ -153,7 +153,11 @@ func (e *Env) filesToCopy(ctx context.Context) (map[string][]byte, error) {
 		return nil, err
 	}
 	for _, user := range users {
-		if !user.IsDir() {
+		info, err := os.Stat(folder.Path(MemoryFolder + "/" + user.Name())) // the folder may be a link
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
 			continue
 		}
 		notes, err := folder.FilesIn(ctx, MemoryFolder+"/"+user.Name())

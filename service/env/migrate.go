@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -76,7 +77,7 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 // copyFrom copies a database in PostgreSQL to a new one in the data folder, and its secrets and notes to files.
 func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path string, err error) {
 	path = e.Database()
-	if _, err := os.Stat(path); err == nil {
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 { // an empty one is left by a copy that failed
 		return "", toolcrib.Errorf(toolcrib.CodeConflict, "there is a database %s already; name another data folder", path)
 	}
 	from, err := postgres.Open(ctx, m.From, postgres.Options{Keys: cmp.Or(m.Keys, keys), ReadOnly: true})
@@ -87,7 +88,7 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 	if err := from.CheckIdle(ctx); err != nil {
 		return "", err
 	}
-	files, err := from.AllFiles(ctx)
+	files, err := from.SomeFiles(ctx, secret.FileName, MemoryFolder)
 	if err == nil {
 		err = e.writeCopied(ctx, files) // before the database, without which a failed copy can be repeated
 	}

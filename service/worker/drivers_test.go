@@ -118,13 +118,16 @@ func TestDrivers_Stopped(t *testing.T) {
 	ours, theirs := processOn(t, dir, 100*time.Millisecond), processOn(t, dir, time.Hour)
 	cut := &cutOff{Store: ours.Env.Store}
 	ours.Env.Store = cut
-	stopped := make(chan error, 1)
-	stop := func(err error) {
-		select {
-		case stopped <- err:
-		default:
+	stopping := func() (stopped chan error, stop func(error)) { // it may be called several times
+		stopped = make(chan error, 1)
+		return stopped, func(err error) {
+			select {
+			case stopped <- err:
+			default:
+			}
 		}
 	}
+	stopped, stop := stopping()
 	leave := takes(t, ours, "run_A", stop)
 	if err := theirs.Env.Store.RequestCancel(t.Context(), "run_A", "ann\x1b[1m", "tok_1"); err != nil {
 		t.Fatal(err)
@@ -135,6 +138,7 @@ func TestDrivers_Stopped(t *testing.T) {
 	}
 	leave()
 
+	stopped, stop = stopping()
 	leave = takes(t, ours, "run_B", stop)
 	was := cut.renewed.Load()
 	waittest.Until(t, "the lease is renewed", func() bool { return cut.renewed.Load() > was+3 })

@@ -203,7 +203,7 @@ type cutOff struct {
 
 func (s *cutOff) Undriven(
 	ctx context.Context, driver string, after toolcrib.RunID, limit int,
-) ([]toolcrib.RunID, error) {
+) ([]toolcrib.RunID, bool, error) {
 	if after == "" {
 		s.swept.Add(1)
 	}

@@ -47,6 +47,10 @@ func (p *Pool) sweep() {
 			if err = p.queueInterrupted(p.ctx, fit); err == nil {
 				err = p.queueDue(p.ctx, start, fit)
 			}
+		} else { // another server knows what waits
+			p.mu.Lock()
+			p.waits = false
+			p.mu.Unlock()
 		}
 		if err != nil && p.ctx.Err() == nil {
 			p.log.Warn("cannot list runs that can continue", "error", err)
@@ -139,11 +143,8 @@ func untilSweep(took time.Duration) time.Duration {
 // queueInterrupted queues the runs of these drivers that no process has and that wait for nothing. Of very many it
 // looks at the next ones each time.
 func (p *Pool) queueInterrupted(ctx context.Context, fit fits) error {
-	runs, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept.last, maxKnown)
-	if len(runs) == 0 && p.swept.last != "" {
-		runs, err = p.env.Store.Undriven(ctx, p.env.Driver, "", maxKnown)
-	}
-	if p.swept.last = ""; len(runs) > 0 {
+	runs, more, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept.last, maxKnown)
+	if p.swept.last = ""; more {
 		p.swept.last = runs[len(runs)-1]
 	}
 	for _, run := range runs {

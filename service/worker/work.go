@@ -215,6 +215,12 @@ func (w *Work) started(start func(context.Context, *Work) (*agent.State, error))
 func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 	rec, err := p.env.Store.Run(p.ctx, run)
 	if err != nil && !errors.Is(err, toolcrib.ErrNotFound) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if d := p.runs[run]; d != nil && !d.taken() {
+			p.running.Go(d.leave)
+			p.drop(d, err)
+		}
 		return nil, who
 	}
 	waits := err == nil && rec.Driver == p.env.Driver && rec.Status.Parked() && !p.driven(run) &&
@@ -227,6 +233,8 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		d.again = true // its worker may have read the journal before it was woken
 		return nil, who
 	case p.tellChild(run): // a drive of this server has it
+		return nil, who
+	case err == nil && rec.Parent != "" && d == nil && len(p.drives) >= maxDrives/2: // the server of its parent drives it
 		return nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.env.Driver:
 		if d != nil {

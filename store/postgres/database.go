@@ -93,7 +93,7 @@ func (d *database) Freeze(ctx context.Context, do func(sqlstore.Conn) error) err
 
 // Still implements [sqlstore.Database]. The lock comes before the snapshot.
 func (d *database) Still(ctx context.Context, do func(sqlstore.Conn) error) error {
-	return d.snapshot(ctx, pgx.ReadWrite, "LOCK TABLE toolcrib.state IN EXCLUSIVE MODE", do)
+	return d.snapshot(ctx, pgx.ReadOnly, "LOCK TABLE toolcrib.state IN EXCLUSIVE MODE", do)
 }
 
 // snapshot calls do with a connection in a transaction that reads a snapshot, after a first statement.

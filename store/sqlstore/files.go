@@ -82,10 +82,10 @@ func (s *Store) FilesIn(ctx context.Context, folder string) (map[string][]byte, 
 	return files, err
 }
 
-// AllFiles returns all files.
-func (s *Store) AllFiles(ctx context.Context) (map[string][]byte, error) {
+// SomeFiles returns a file and those in a folder and below it, by their names.
+func (s *Store) SomeFiles(ctx context.Context, name, folder string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
-	err := eachFile(ctx, reading{s}, "", nil, func(f *store.StoredFile) error {
+	err := eachFile(ctx, reading{s}, inFolder+" OR name = ?", append(folderArgs(folder), name), func(f *store.StoredFile) error {
 		all[f.Name] = f.Content
 		return f.Check(s.keys)
 	})

@@ -163,7 +163,7 @@ func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) (
 // Undriven implements [store.Leases].
 func (s *Store) Undriven(
 	ctx context.Context, driver string, after toolcrib.RunID, limit int,
-) (runs []toolcrib.RunID, err error) {
+) (runs []toolcrib.RunID, more bool, err error) {
 	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
 		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+`)
 		AND num > COALESCE((SELECT num FROM runs WHERE id = ?), 0) ORDER BY num LIMIT ?`,
@@ -173,7 +173,7 @@ func (s *Store) Undriven(
 			runs = append(runs, run)
 			return err
 		})
-	return runs, err
+	return runs, err == nil && len(runs) == limit, err
 }
 
 // SetBounds implements [store.Leases].

@@ -145,8 +145,11 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	start.Driver = "server"
 	after := toolcrib.RunID("")
 	undriven := func(limit int) []toolcrib.RunID {
-		runs, err := theirs.Undriven(t.Context(), "server", after, limit)
+		runs, more, err := theirs.Undriven(t.Context(), "server", after, limit)
 		must(t, err)
+		if more != (len(runs) == limit) {
+			t.Errorf("%d runs of at most %d, and others: %v", len(runs), limit, more)
+		}
 		return runs
 	}
 	for _, run := range []toolcrib.RunID{"run_a", "run_b", "run_c"} {
