@@ -24,7 +24,7 @@ import (
 // time, as with leases.
 type apart struct {
 	other   func() (*agent.Runner, error) // makes one for each drive, as a server does
-	running sync.WaitGroup // drives of the other one
+	running sync.WaitGroup                // drives of the other one
 
 	mu     sync.Mutex
 	taken  map[toolcrib.RunID]*lock
