@@ -50,6 +50,11 @@ func (s *Service) cancelHere(ctx context.Context, rec store.RunRecord, by *agent
 		return err
 	}
 	_, err = r.Cancel(ctx, rec.ID, by)
+	if toolcrib.CodeOf(err) == toolcrib.CodeConflict {
+		if now, readErr := s.Env.Store.Run(ctx, rec.ID); readErr == nil && now.Status == toolcrib.StatusCancelled {
+			return nil // at the same time, for somebody else
+		}
+	}
 	return err
 }
 
