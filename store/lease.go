@@ -42,9 +42,10 @@ type Leases interface {
 	RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error
 	// Undriven returns runs with this driver that are queued or running according to their records and
 	// have no lease, or one whose time has passed: at most limit, oldest first, and only those that
-	// began later than the run after, unless that is "" or gone. more reports whether there may be others. The records are not checked against
-	// their seals.
-	Undriven(ctx context.Context, driver string, after toolcrib.RunID, limit int) (runs []toolcrib.RunID, more bool, err error)
+	// began later than the run after, unless that is "" or gone. more reports whether there may be
+	// others. The records are not checked against their seals.
+	Undriven(ctx context.Context, driver string, after toolcrib.RunID, limit int) (
+		runs []toolcrib.RunID, more bool, err error)
 }
 
 // LeaseBounds returns the bounds for the leases of a user and of an agent. They count the leases of all

@@ -105,8 +105,8 @@ func (w *Work) TakeChild(ctx context.Context, run toolcrib.RunID, stop func(erro
 }
 
 // HandOver returns a function that gives a child run to another server: it queues the run, and returns when a server
-// has it, or, after a short time, when none has taken it. It returns nil if there is no other server, or if this drive decides, or
-// people here may be asked about running calls.
+// has it, or, after a short time, when none has taken it. It returns nil if there is no other server, or if this drive
+// decides, or people here may be asked about running calls.
 func (w *Work) HandOver() func(context.Context, toolcrib.RunID) {
 	p := w.drive.pool
 	if p.bus == nil || p.bus.Alone() || w.drive.approve != "" || p.sendAttended(w.drive.run, journal.Frame{}, false) {

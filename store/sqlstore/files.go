@@ -85,7 +85,8 @@ func (s *Store) FilesIn(ctx context.Context, folder string) (map[string][]byte, 
 // SomeFiles returns a file and those in a folder and below it, by their names.
 func (s *Store) SomeFiles(ctx context.Context, name, folder string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
-	err := eachFile(ctx, reading{s}, inFolder+" OR name = ?", append(folderArgs(folder), name), func(f *store.StoredFile) error {
+	args := append(folderArgs(folder), name)
+	err := eachFile(ctx, reading{s}, inFolder+" OR name = ?", args, func(f *store.StoredFile) error {
 		all[f.Name] = f.Content
 		return f.Check(s.keys)
 	})
