@@ -200,7 +200,7 @@ func (l *Limit) keep() {
 // balance writes what the user needs of the limit, and takes what is free. Without more, it gives back what it has not
 // used.
 func (l *Limit) balance(ctx context.Context, more bool) error {
-	if l.quota.most == [2]int{} { // only what users are told matters
+	if l.quota.most == [2]int{} { // there are only holds to pass on
 		return nil
 	}
 	for range attempts {

@@ -2,7 +2,7 @@ package natsbus
 
 import "time"
 
-// quota is what a server may use of a limit.
+// quota is the part of a limit that a server may use.
 type quota struct {
 	self    string    // its name in the record
 	most    [2]int    // concurrent requests and requests per minute; 0 means no limit
@@ -32,7 +32,7 @@ type division struct {
 	age     time.Duration // how old it was when it was read
 }
 
-// share is what a user has of a limit, by concurrent requests and requests per minute.
+// share is the part of a limit that a user has, in concurrent requests and requests per minute.
 type share struct {
 	Part  [2]int    `json:"part"`
 	Wants [2]uint64 `json:"wants"` // ticket with which it asks for more; 0 if it does not
@@ -44,7 +44,7 @@ func newQuota(self string, most [2]int, now time.Time) quota {
 	return quota{self: self, most: most, kept: now, seen: map[string]beat{}}
 }
 
-// may returns what may be used now.
+// may returns the part that may be used now.
 func (q *quota) may(now time.Time) (may [2]int) {
 	since := now.Sub(q.kept)
 	if since < -partLasts { // the clock was set back

@@ -44,7 +44,7 @@ func newShared(ctx context.Context, dir string) (*shared, error) {
 
 func (d *shared) close() { _, _ = d.conn.Close(context.Background()), d.Stop() }
 
-// cpu is what all processes of the database have used.
+// cpu returns the CPU time of all processes of the database.
 func (d *shared) cpu() time.Duration {
 	text, _ := os.ReadFile(filepath.Join(d.Dir(), "data", "postmaster.pid"))
 	first, _, _ := strings.Cut(string(text), "\n")
@@ -61,7 +61,7 @@ func (d *shared) cpu() time.Duration {
 	return sum
 }
 
-// watched is what was seen of the lock for writing.
+// watched is an observation of the write lock.
 type watched struct {
 	transactions int
 	held         float64 // share of the time in which a transaction had it

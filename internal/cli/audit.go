@@ -190,7 +190,7 @@ func (a *app) storeOfTrust(ctx context.Context) error {
 	return err
 }
 
-// trustStore returns the record of what is trusted under the configuration in effect or, if that cannot be used, the
+// trustStore returns the record of trust under the configuration in effect or, if that cannot be used, the
 // user's own.
 func (a *app) trustStore() trust.Store {
 	s, err := a.serviceOfTrust()

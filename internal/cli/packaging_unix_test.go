@@ -231,7 +231,7 @@ func programHere(t *testing.T) string {
 	return own
 }
 
-// The steps of the Containerfile work: the program is built from what is copied, and starts as the image says.
+// The steps of the Containerfile work: the program is built from the copied files, and starts as in the image.
 func TestContainerfile(t *testing.T) {
 	t.Parallel()
 	text := strings.ReplaceAll(packaged(t, "Containerfile"), "\\\n", " ")

@@ -222,7 +222,7 @@ func (c *cluster) disturbNetwork(r *rand.Rand) {
 	}
 }
 
-// trail is what was done to a cluster.
+// trail records the disturbances of a cluster.
 type trail struct {
 	mu   sync.Mutex
 	all  []string

@@ -78,7 +78,7 @@ func (o *houseOrder) serve() error {
 	s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
 	err = s.Env.Open(ctx)
 	for end := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnreachable) && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond) // as what starts servers starts them again
+		time.Sleep(50 * time.Millisecond) // as a supervisor would restart them
 		err = s.Env.Open(ctx)
 	}
 	if err != nil {

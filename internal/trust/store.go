@@ -58,7 +58,7 @@ func (s Store) Skills() Store {
 	return s
 }
 
-// declines returns the record of what the user has declined to trust.
+// declines returns the record of the files that the user has declined to trust.
 func (s Store) declines() Store {
 	return Store{path: s.path, part: func(r *record) entries { return r.Declined }}
 }
@@ -132,7 +132,7 @@ type record struct {
 	Version int     `json:"version"`
 	Folders entries `json:"folders"`
 	Skills  entries `json:"skills,omitempty"`
-	// Declined has, with the name "", the digest of what the user has declined to trust.
+	// Declined has, with the name "", the digest of the files that the user has declined to trust.
 	Declined entries `json:"declined,omitempty"`
 }
 
