@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/server/ui"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
@@ -40,6 +41,7 @@ type route struct {
 	also                  int          // another status of success
 	schema                *jsonschema.Resolved
 	do                    func(c *call) (any, error)
+	page                  *ui.Route // a web page, which reads the request and answers itself
 }
 
 // param is a parameter of the query, or a header in canonical form.
@@ -149,6 +151,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	answer, err := c.answer()
 	switch {
 	case c.wrote:
+	case err != nil && to.page != nil:
+		s.ui.Fail(c.onPage(), err)
 	case err != nil:
 		s.failWith(w, 0, err, c.known(err, w.Header().Get("X-Request-ID")))
 	default:
@@ -193,6 +197,13 @@ func (c *call) answer() (answer any, err error) {
 		if err := c.route.may(c); err != nil {
 			return nil, err
 		}
+	}
+	if c.route.page != nil {
+		c.leave = c.connections.answering(c.r.RemoteAddr)
+		s, q := c.ui, c.onPage()
+		c.wrote = true
+		s.Serve(*c.route.page, q)
+		return nil, nil
 	}
 	if err := c.read(); err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/mcp/serve"
+	"github.com/toolcrib/toolcrib/server/ui"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
@@ -72,6 +73,7 @@ type Server struct {
 	http        *httpMetrics // may be nil
 
 	readiness readiness
+	ui        *ui.UI
 }
 
 // allowed has the hosts and origins that the configuration in effect allows.
@@ -114,6 +116,9 @@ func New(o Options) (*Server, error) {
 		Service: s.Service.Current, Pool: s.pool, Version: o.Version, Self: o.Service.Env.Self,
 		Log: o.Log,
 	})
+	if err := s.pages(); err != nil {
+		return nil, errors.Join(err, s.pool.Close(context.Background()))
+	}
 	s.http = s.measure(o.Metrics)
 	ctx, end := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -308,7 +313,12 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 		s.failAs(w, http.StatusMethodNotAllowed, bad("%s: method not allowed; use %s", r.URL.Path, allow))
 		return
 	}
-	s.fail(w, toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path))
+	err := toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path)
+	if wantsPage(r) {
+		s.ui.Fail(s.asked(w, r), err)
+		return
+	}
+	s.fail(w, err)
 }
 
 // methods records the Allow header of the mux.

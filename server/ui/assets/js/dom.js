@@ -1,0 +1,35 @@
+// The only place that makes HTML of a text: parts of pages that this server rendered, where all foreign text is escaped.
+const policy = window.trustedTypes?.createPolicy("toolcrib", { createHTML: (text) => text }) ?? { createHTML: (text) => text };
+
+// parse returns the nodes of a part of a page.
+export function parse(html) {
+  const template = document.createElement("template");
+  template.innerHTML = policy.createHTML(html);
+  return template.content;
+}
+
+// place puts a part of a page where the element with its id is, or else at the end of a list. What is open stays open,
+// and what has the focus or was typed stays. Returns the new element.
+export function place(html, list) {
+  const fresh = parse(html).firstElementChild;
+  if (!fresh) return null;
+  const old = fresh.id && document.getElementById(fresh.id);
+  if (!old) {
+    list?.append(fresh);
+  } else if (old.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {
+    return old; // somebody is typing in it
+  } else {
+    for (const details of old.querySelectorAll("details[id]")) {
+      const same = fresh.querySelector(`#${CSS.escape(details.id)}`);
+      if (same) same.open = details.open;
+    }
+    old.replaceWith(fresh);
+  }
+  if (fresh.isConnected) fresh.dispatchEvent(new Event("toolcrib:inserted", { bubbles: true }));
+  return fresh;
+}
+
+// announce tells a text to screen readers.
+export function announce(text) {
+  document.getElementById("announce").textContent = text;
+}

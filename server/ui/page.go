@@ -1,0 +1,217 @@
+package ui
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/service/env"
+)
+
+// policy is the Content-Security-Policy: files of this server only, no code in a page, no frame around it. HTML that
+// a module inserts must come through the policy toolcrib of js/dom.js.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
+	"font-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types toolcrib"
+
+// page is a request for a page in progress.
+type page struct {
+	*UI
+	Request
+	language string
+	theme    string // light | dark; "" follows the system
+	wrote    bool   // the answer has begun
+}
+
+func (u *UI) page(r Request) *page {
+	p := &page{UI: u, Request: r, language: languageOf(r.R), theme: themeOf(r.R)}
+	h := r.W.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY") // for browsers that ignore frame-ancestors
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	return p
+}
+
+// view is what a template of a whole page is executed with.
+type view struct {
+	Page     string // name of the template
+	Path     string // of the request, without the query
+	Language string
+	Theme    string
+	Who      toolcrib.Principal
+	SignedIn bool // by a session that can be ended
+	Admin    bool
+	Waiting  int // approvals that Who may decide
+	Version  string
+	Once     string // a new key for a form that begins something
+	Data     any
+}
+
+// Section returns the entry of the navigation that the page belongs to.
+func (v view) Section() string {
+	if section, ok := sections[v.Page]; ok {
+		return section
+	}
+	return v.Page
+}
+
+// sections are the entries of the navigation of pages with another name.
+var sections = map[string]string{
+	"run": "runs", "event": "runs", "approval": "approvals", "tool": "tools", "explain": "tools",
+}
+
+// render answers with a page.
+func (p *page) render(name string, status int, data any) error {
+	v := p.view(name, data)
+	text, err := p.templates.execute(p.language, name, "layout", v)
+	if err != nil {
+		return err
+	}
+	p.html(status, text)
+	return nil
+}
+
+func (p *page) view(name string, data any) view {
+	v := view{
+		Page: name, Path: p.R.URL.Path, Language: p.language, Theme: p.theme, Who: p.Who,
+		Version: p.Version, Once: rand.Text(), Data: data,
+	}
+	if p.Who.User != "" {
+		_, err := env.Administrator(p.Who)
+		v.Admin = err == nil
+		v.Waiting = p.waiting()
+	}
+	return v
+}
+
+// waiting returns the number of approvals that are open. It is only shown, so an error counts as none.
+func (p *page) waiting() int {
+	open, err := p.Service.Approvals(p, p.Who)
+	if err != nil {
+		return 0
+	}
+	return len(open)
+}
+
+// fragment returns a part of a page: the template part of those of the page name.
+func (p *page) fragment(name, part string, data any) (string, error) {
+	text, err := p.templates.execute(p.language, name, part, data)
+	return string(text), err
+}
+
+// part answers with a part of a page, for a module that inserts it.
+func (p *page) part(name, part string, status int, data any) error {
+	text, err := p.templates.execute(p.language, name, part, data)
+	if err == nil {
+		p.html(status, text)
+	}
+	return err
+}
+
+func (p *page) html(status int, text []byte) {
+	p.wrote = true
+	p.W.Header().Set("Content-Type", "text/html; charset=utf-8")
+	p.W.Header().Add("Vary", "Accept-Language, Cookie")
+	p.W.WriteHeader(status)
+	_, _ = p.W.Write(text) // the client may have disconnected
+}
+
+// enhanced reports whether a module sent the request, which inserts a part of a page instead of following a redirect.
+func (p *page) enhanced() bool { return p.R.Header.Get("X-Toolcrib-Part") != "" }
+
+// done answers an action: with the address of the page to show next.
+func (p *page) done(to string) error {
+	p.wrote = true
+	if p.enhanced() {
+		p.W.Header().Set("X-Toolcrib-Location", to)
+		p.W.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	http.Redirect(p.W, p.R, to, http.StatusSeeOther)
+	return nil
+}
+
+// failure is the data of the template error.
+type failure struct {
+	Status    int
+	Code      toolcrib.Code
+	Message   string
+	RequestID string
+	Ref       string
+	Retry     time.Duration
+	Back      string // where to go instead
+}
+
+// fail answers with a page about an error, or with the part that modules insert. Without a sign-in it leads there.
+func (p *page) fail(err error) {
+	e := p.Readable(p.Request, err)
+	status := statusOf(e.Code)
+	if status == http.StatusUnauthorized && p.R.Method == http.MethodGet && !p.enhanced() {
+		p.wrote = true
+		http.Redirect(p.W, p.R, "/signin?next="+url.QueryEscape(p.R.URL.RequestURI()), http.StatusSeeOther)
+		return
+	}
+	f := failure{
+		Status: status, Code: e.Code, Message: e.Message, RequestID: p.ID, Ref: e.Ref, Retry: e.RetryAfter, Back: "/",
+	}
+	if back, err := url.Parse(p.R.Referer()); err == nil && back.Host == p.R.Host && p.R.Method != http.MethodGet {
+		f.Back = back.RequestURI()
+	}
+	var text []byte
+	if p.enhanced() {
+		text, err = p.templates.execute(p.language, "error", "failure", f)
+	} else {
+		text, err = p.templates.execute(p.language, "error", "layout", p.view("error", f))
+	}
+	if err != nil {
+		p.Log.Error("a page cannot be shown", "request_id", p.ID, "error", err)
+		http.Error(p.W, "internal error", http.StatusInternalServerError)
+		return
+	}
+	p.html(status, text)
+}
+
+// statusOf returns the HTTP status of a code: that of the API, but for an expired token, which a browser would cache.
+func statusOf(code toolcrib.Code) int {
+	switch code {
+	case toolcrib.CodeBadRequest, toolcrib.CodeSchemaMismatch:
+		return http.StatusBadRequest
+	case toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired:
+		return http.StatusUnauthorized
+	case toolcrib.CodeForbidden, toolcrib.CodeScopeInsufficient:
+		return http.StatusForbidden
+	case toolcrib.CodeNotFound:
+		return http.StatusNotFound
+	case toolcrib.CodeTimeout:
+		return http.StatusRequestTimeout
+	case toolcrib.CodeConflict:
+		return http.StatusConflict
+	case toolcrib.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case toolcrib.CodeRateLimited, toolcrib.CodeCapacityExceeded:
+		return http.StatusTooManyRequests
+	case toolcrib.CodeOverloaded:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// Local returns an address of this server to lead to, or "/" if to is not one.
+func local(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
+		strings.ContainsAny(to, "\\\r\n\t") {
+		return "/"
+	}
+	return to
+}
+
+func bad(format string, args ...any) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)
+}
