@@ -281,8 +281,7 @@ func (d *drive) options() (agent.Options, error) {
 			Inbox: s.inbox, Refuses: true, Seal: func() (cipher.AEAD, error) { return s.Env.Sealer("answer") },
 		},
 	}
-	// What a session uses of the web is counted on each server.
-	if w, web := d.front.work, &c.Tools.Web; w != nil && web.MaxBytesPerSession == 0 && web.MaxHostsPerSession == 0 {
+	if w := d.front.work; w != nil {
 		o.HandOver = w.HandOver
 	}
 	team.Join(&o, s.file, s.Policy.AnyHost())

@@ -1,39 +1,33 @@
 package egress
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/internal/safefile"
 )
-
-// Ledger records the usage of each session in files of a folder, so that it survives a restart. It may
-// be used by several processes at once.
-type Ledger struct{ Dir string }
 
 // spent is the usage of a session. Bytes are recorded in pieces before they are transferred, so that
 // neither concurrent calls nor a crash can transfer more than is recorded.
 type spent struct {
-	Bytes int64    `json:"bytes"`
-	Hosts []string `json:"hosts,omitempty"`
+	Bytes int64     `json:"bytes"`
+	Hosts []string  `json:"hosts,omitempty"`
+	At    time.Time `json:"at"` // of the last change
 }
 
 const (
-	piece          = 256 << 10
-	maxLedger      = 256 << 20 // bytes of a file
-	ledgerPatience = 10 * time.Second
-	ledgerKept     = 90 * 24 * time.Hour // lifetime of the record of an inactive session
+	piece         = 256 << 10
+	spentPatience = 15 * time.Second
+	spentKept     = 90 * 24 * time.Hour // lifetime of the record of an inactive session
 )
 
 var (
@@ -46,9 +40,11 @@ var (
 // Budget bounds what all calls of a session send and receive, and the hosts that they reach. The zero
 // value has no bounds.
 type Budget struct {
-	Bytes  int64 // if 0, no bound
-	Hosts  int   // if 0, no bound
-	Ledger *Ledger
+	Bytes int64 // if 0, no bound
+	Hosts int   // if 0, no bound
+	// Files has the usage of each session, for all processes that have the same files. Without it, a bound refuses
+	// all calls.
+	Files toolcrib.Files
 	// CountedFor returns the session to which the usage of a call without a session is attributed. If
 	// nil, it is the call's own run.
 	CountedFor func(call toolcrib.Call) (string, error)
@@ -59,7 +55,7 @@ type Budget struct {
 func (b *Budget) count(call toolcrib.Call, do func(*spent) error) error {
 	session, err := string(call.Session), error(nil)
 	switch {
-	case b.Ledger == nil || b.Ledger.Dir == "":
+	case b.Files == nil:
 		return errors.New("web: nothing counts what a session uses")
 	case session == "" && b.CountedFor != nil:
 		session, err = b.CountedFor(call)
@@ -69,41 +65,44 @@ func (b *Budget) count(call toolcrib.Call, do func(*spent) error) error {
 	if err != nil {
 		return err
 	}
-	return b.Ledger.change(session, do)
+	return change(b.Files, session, do)
 }
 
-func (l *Ledger) change(session string, do func(*spent) error) error {
-	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
-		return err
-	}
+// errSame reports that the usage has not changed.
+var errSame = errors.New("nothing has changed")
+
+// change changes the usage of a session. There is a bounded number of files, each in a folder of its own, so that
+// sessions rarely wait for each other.
+func change(files toolcrib.Files, session string, do func(*spent) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), spentPatience)
+	defer cancel()
 	sum := sha256.Sum256([]byte(session))
-	path := filepath.Join(l.Dir, hex.EncodeToString(sum[:16])+".json")
-	unlock, err := safefile.Lock(filepath.Join(l.Dir, ".lock"), ledgerPatience)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	var s spent
-	switch text, err := safefile.Read(path, maxLedger); {
-	case err == nil:
-		if err := json.Unmarshal(text, &s); err != nil || s.Bytes < 0 {
-			return fmt.Errorf("web: %s is damaged", path)
+	name, key := fmt.Sprintf("web/%02x/spent.json", sum[0]), hex.EncodeToString(sum[:16])
+	err := files.ChangeFile(ctx, name, func(before []byte) ([]byte, error) {
+		all := map[string]spent{}
+		if before != nil {
+			if err := json.Unmarshal(before, &all); err != nil || all[key].Bytes < 0 || all == nil {
+				return nil, fmt.Errorf("web: the file %s is damaged", name)
+			}
 		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	default:
-		safefile.RemoveOld(l.Dir, ledgerKept)
+		now := time.Now()
+		maps.DeleteFunc(all, func(_ string, s spent) bool { return now.Sub(s.At) > spentKept })
+		s := all[key]
+		was, hosts := s.Bytes, len(s.Hosts)
+		switch err := do(&s); {
+		case err != nil:
+			return nil, err
+		case s.Bytes == was && len(s.Hosts) == hosts:
+			return nil, errSame
+		}
+		s.At = now.UTC()
+		all[key] = s
+		return json.Marshal(all)
+	})
+	if errors.Is(err, errSame) {
+		return nil
 	}
-	before := s.Bytes
-	hosts := len(s.Hosts)
-	if err := do(&s); err != nil || s.Bytes == before && len(s.Hosts) == hosts {
-		return err
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return safefile.Replace(path, ".web-", text)
+	return err
 }
 
 // Spend returns an error if the session has no room left for a request of size bytes to a host. If host is "", it
@@ -185,15 +184,18 @@ func (m *Meter) giveBack(n int) {
 }
 
 func (m *Meter) reserve() error {
-	return m.budget.count(m.call, func(s *spent) error {
-		n := min(piece, m.left, m.budget.Bytes-s.Bytes)
-		if n <= 0 {
+	var n int64
+	err := m.budget.count(m.call, func(s *spent) error { // it may be called again
+		if n = min(piece, m.left, m.budget.Bytes-s.Bytes); n <= 0 {
 			return ErrSpent
 		}
-		m.reserved = n
 		s.Bytes += n
 		return nil
 	})
+	if err == nil {
+		m.reserved = n
+	}
+	return err
 }
 
 // Reader returns a reader of what may be transferred of r.

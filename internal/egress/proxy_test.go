@@ -18,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/hosts"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 )
 
@@ -151,7 +152,7 @@ func TestX11_ProxyIsCounted(t *testing.T) {
 	at := server.Listener.Addr().String()
 	dir := t.TempDir()
 	budget := func() *egress.Budget {
-		return &egress.Budget{Bytes: 10_000, Ledger: &egress.Ledger{Dir: dir}}
+		return &egress.Budget{Bytes: 10_000, Files: safefile.Folder{Dir: dir}}
 	}
 	few := budget()
 	few.Bytes, few.Hosts = 0, 1

@@ -473,7 +473,7 @@ func (p *Policy) network() shell.Network {
 	set, c, o := p.env.Config.Tools.Shell.Network, &p.env.Config.Tools.Web, p.web()
 	return shell.Network{
 		Ask: set.Ask, Hosts: set.Hosts, Deny: c.Deny, AllowPrivate: c.AllowPrivate,
-		Budget: egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Ledger: o.Ledger, CountedFor: o.CountedFor},
+		Budget: egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Files: o.Files, CountedFor: o.CountedFor},
 	}
 }
 
@@ -483,7 +483,7 @@ func (p *Policy) web() web.Options {
 	o := web.Options{
 		Version: version.Version(), Allow: c.Allow, Deny: c.Deny, AllowPrivate: c.AllowPrivate, MaxBytes: c.MaxBytes,
 		SessionBytes: c.MaxBytesPerSession, SessionHosts: c.MaxHostsPerSession,
-		Ledger: &web.Ledger{Dir: filepath.Join(p.env.DataDir, "web")}, Cache: &p.pages,
+		Files: p.env.Files(), Cache: &p.pages,
 		CountedFor: func(call toolcrib.Call) (string, error) {
 			rec, err := p.env.Store.Run(context.Background(), call.Run)
 			if err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/egress"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
@@ -303,3 +304,43 @@ func TestServers_OtherKeys(t *testing.T) {
 		t.Errorf("error %v, want ErrKeys", err)
 	}
 }
+
+// What a session uses of the web is counted for all servers together.
+func TestX11_WebUsageOfAllServers(t *testing.T) {
+	_, servers := two(t)
+	const most = 1 << 20
+	var read atomic.Int64
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			b := &egress.Budget{Bytes: most, Hosts: 8, Files: servers[i%2]}
+			call := toolcrib.Call{Session: "ses_1"}
+			if err := b.Spend(call, fmt.Sprint("host", i), 0, true); err != nil {
+				return // the others have used everything
+			}
+			m := b.Meter(call, 300<<10)
+			n, err := io.Copy(io.Discard, m.Reader(zeros{}))
+			if !errors.Is(err, egress.ErrSpent) && !errors.Is(err, egress.ErrTooLong) {
+				t.Error(err)
+			}
+			read.Add(n)
+			m.Close()
+		})
+	}
+	all.Wait()
+	if n := read.Load(); n > most || n < most-8*300<<10/2 {
+		t.Errorf("%d bytes were used of %d", n, most)
+	}
+	for i, session := range []toolcrib.SessionID{"ses_2", "ses_2", "ses_3"} {
+		b := &egress.Budget{Hosts: 1, Files: servers[i%2]}
+		err := b.Spend(toolcrib.Call{Session: session}, fmt.Sprint("host", i), 0, true)
+		if (err == nil) != (i != 1) {
+			t.Errorf("host %d of %s: %v", i, session, err)
+		}
+	}
+}
+
+// zeros are bytes without end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/egress"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -298,7 +299,7 @@ func TestC12_NetworkIsCounted(t *testing.T) {
 	defer server.Close()
 	host := "listed.test" + port(server)
 	made := reaching(t, shell.Network{
-		Hosts: []string{host}, Budget: egress.Budget{Bytes: 10_000, Ledger: &egress.Ledger{Dir: t.TempDir()}},
+		Hosts: []string{host}, Budget: egress.Budget{Bytes: 10_000, Files: safefile.Folder{Dir: t.TempDir()}},
 	}, "")
 	r, err := runIn(t.Context(), t, made, callOf(t, folder(t), fetchLine("http://"+host+"/"), 20))
 	if err != nil || len(r.Stdout) > 10_000 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/tool/web"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
 )
@@ -90,7 +91,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestX11_SearchIsBounded(t *testing.T) {
-	o := web.Options{SessionBytes: 2000, SessionHosts: 1, Ledger: &web.Ledger{Dir: t.TempDir()}}
+	o := web.Options{SessionBytes: 2000, SessionHosts: 1, Files: safefile.Folder{Dir: t.TempDir()}}
 	asked := 0
 	for i, want := range []string{"", "", "max_bytes_per_session", "max_bytes_per_session"} {
 		_, err := searchWith(t, o, "http://searx.example", "", `{"query":"`+strings.Repeat("q", 200)+`"}`,

@@ -59,10 +59,11 @@ type Options struct {
 	// MaxBytes bounds the bytes read from one address. If 0, it is [DefaultMaxBytes].
 	MaxBytes int64
 	// SessionBytes and SessionHosts bound the bytes that all calls of a session send and receive, and the hosts
-	// that they reach. If 0, there is no bound. Ledger records the usage; without one, a bound refuses all calls.
+	// that they reach. If 0, there is no bound. The usage is in Files, in a folder web; without them, a bound refuses
+	// all calls.
 	SessionBytes int64
 	SessionHosts int
-	Ledger       *Ledger
+	Files        toolcrib.Files
 	// CountedFor returns the session to which the usage of a call without a session is attributed, such
 	// as the topmost run. If nil, it is the call's own run.
 	CountedFor func(call toolcrib.Call) (string, error)
@@ -77,9 +78,6 @@ type Options struct {
 	net network
 }
 
-// Ledger records the usage of each session in files of a folder. It may be used by several processes at once.
-type Ledger = egress.Ledger
-
 // network contains the functions that tests replace.
 type network struct {
 	resolver  *net.Resolver
@@ -91,7 +89,7 @@ func New(o Options) []toolcrib.Tool {
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	f := &fetcher{
 		Options: o,
-		budget:  egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Ledger: o.Ledger, CountedFor: o.CountedFor},
+		budget:  egress.Budget{Bytes: o.SessionBytes, Hosts: o.SessionHosts, Files: o.Files, CountedFor: o.CountedFor},
 		guard:   egress.Guard{Key: "tools.web.allow", AllowPrivate: o.AllowPrivate, Resolver: o.net.resolver},
 	}
 	var allow, deny error

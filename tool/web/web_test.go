@@ -25,6 +25,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/safefile"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/tool/web"
 	"github.com/toolcrib/toolcrib/toolcribtest/tooltest"
@@ -689,7 +690,7 @@ func TestX11_WhatIsSentIsBounded(t *testing.T) {
 		"body": {base, "POST", "", strings.Repeat("S", 6000)}, "url": {base + "/" + strings.Repeat("S", 6000), "GET", "", ""},
 		"header": {base, "GET", strings.Repeat("S", 6000), ""},
 	} {
-		o.Ledger = &web.Ledger{Dir: t.TempDir()}
+		o.Files = safefile.Folder{Dir: t.TempDir()}
 		if err := send(o, one[0], one[1], one[2], one[3]); got.Load() != 0 {
 			t.Errorf("%s: %d bytes left, %v", name, got.Load(), err)
 		} else {
@@ -701,7 +702,7 @@ func TestX11_WhatIsSentIsBounded(t *testing.T) {
 		got.Store(0)
 	}
 	// A request that fails was sent.
-	o.Ledger = &web.Ledger{Dir: t.TempDir()}
+	o.Files = safefile.Folder{Dir: t.TempDir()}
 	requests.Store(0)
 	for range 10 {
 		_ = send(o, base+"/fails", "POST", "", strings.Repeat("S", 2000))
@@ -716,7 +717,7 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 	other, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "b") })
 	dir := t.TempDir()
 	o.Allow = append(o.Allow, other[len("http://"):], "localhost:"+other[strings.LastIndex(other, ":")+1:])
-	o.SessionBytes, o.Ledger = 2500, &web.Ledger{Dir: dir}
+	o.SessionBytes, o.Files = 2500, safefile.Folder{Dir: dir}
 	for i, want := range []int{1000, 1000, 500 - 3*len(base+"/0")} {
 		// Another process has nothing but the folder.
 		a := read(t, web.New(o)[0], call(fmt.Sprint(base, "/", i)))
@@ -735,7 +736,7 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 		t.Error("sessions share a bound")
 	}
 
-	o.SessionBytes, o.SessionHosts, o.Ledger = 0, 1, &web.Ledger{Dir: t.TempDir()}
+	o.SessionBytes, o.SessionHosts, o.Files = 0, 1, safefile.Folder{Dir: t.TempDir()}
 	tool = web.New(o)[0]
 	read(t, tool, call(base))
 	read(t, tool, call(other)) // the same host, on another port
@@ -746,45 +747,46 @@ func TestX11_SessionsAreBounded(t *testing.T) {
 	}
 
 	// What cannot be counted is not read.
-	o.Ledger = nil
+	o.Files = nil
 	if _, err := web.New(o)[0].Call(t.Context(), call(base)); err == nil {
-		t.Error("read without a ledger")
+		t.Error("read without files")
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.WriteFile(dir+"/"+e.Name(), []byte(`{"bytes":-1}`), 0o600); err != nil {
-			t.Fatal(err)
+	edit := func(change func(string) string) {
+		t.Helper()
+		names, err := filepath.Glob(filepath.Join(dir, "web", "*", "spent.json"))
+		if err != nil || len(names) == 0 {
+			t.Fatal(names, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = os.WriteFile(name, []byte(change(string(text))), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	o.Ledger, o.SessionBytes = &web.Ledger{Dir: dir}, 1<<40
-	if _, err := web.New(o)[0].Call(t.Context(), call(base)); err == nil {
-		t.Error("read with a damaged ledger")
+	for _, damage := range []string{"", "null", "[]", "{"} {
+		edit(func(string) string { return damage })
+		o.Files, o.SessionBytes = safefile.Folder{Dir: dir}, 1<<40
+		if _, err := web.New(o)[0].Call(t.Context(), call(base)); err == nil {
+			t.Errorf("read with damaged files: %q", damage)
+		}
 	}
 	// What a session has used is forgotten when it has read nothing for long.
 	dir = t.TempDir()
-	o.SessionBytes, o.SessionHosts, o.Ledger = 2500, 0, &web.Ledger{Dir: dir}
+	o.SessionBytes, o.SessionHosts, o.Files = 1500, 0, safefile.Folder{Dir: dir}
 	tool = web.New(o)[0]
 	read(t, tool, next)
-	long := time.Now().Add(-91 * 24 * time.Hour)
-	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(names) != 1 {
-		t.Fatal(names, err)
+	if again := read(t, tool, next); again.Bytes >= 1000 {
+		t.Errorf("read %d bytes beyond the bound", again.Bytes)
 	}
-	for _, name := range append(names, filepath.Join(dir, ".lock")) {
-		if err := os.Chtimes(name, long, long); err != nil {
-			t.Fatal(err)
-		}
-	}
-	next.Session = "ses_3"
-	read(t, tool, next)
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("%v %v", left, err)
-	}
-	if _, err := os.Stat(names[0]); err == nil {
-		t.Error("it is not forgotten")
+	now := time.Now().UTC().Format("2006-01-02")
+	long := time.Now().Add(-91 * 24 * time.Hour).UTC().Format("2006-01-02")
+	edit(func(text string) string { return strings.ReplaceAll(text, now, long) })
+	if again := read(t, tool, next); again.Bytes != 1000 {
+		t.Errorf("%d bytes: what was used is not forgotten", again.Bytes)
 	}
 }
 
@@ -795,7 +797,7 @@ func TestX11_CallsSideBySide(t *testing.T) {
 		n, _ := io.WriteString(w, strings.Repeat("a", 300<<10))
 		sent.Add(int64(n))
 	})
-	o.SessionBytes, o.Ledger = 1<<20, &web.Ledger{Dir: t.TempDir()}
+	o.SessionBytes, o.Files = 1<<20, safefile.Folder{Dir: t.TempDir()}
 	tool := web.New(o)[0]
 	total := make(chan int)
 	for i := range 8 {
