@@ -123,6 +123,16 @@ const (
 	TokenRevoked toolcrib.Kind = "token_revoked"
 )
 
+// Kinds of events of the system journal about signing in. They have names and addresses, and no secret.
+const (
+	SignedIn        toolcrib.Kind = "signed_in"
+	SignInFailed    toolcrib.Kind = "sign_in_failed"
+	SignedOut       toolcrib.Kind = "signed_out"
+	PasswordSet     toolcrib.Kind = "password_set"
+	PasswordRemoved toolcrib.Kind = "password_removed"
+	PasswordLinked  toolcrib.Kind = "password_link"
+)
+
 // CheckBy returns an error if the name of the user who makes a change is invalid.
 func CheckBy(by string) error {
 	if by == "" {

@@ -78,6 +78,7 @@ func (s *Server) routes() ([]route, error) {
 			send(http.MethodPost, "", "", (*call).forkRun)),
 	}
 	list = append(list, nouns()...)
+	list = append(list, signInRoutes()...)
 	list = append(list, conversationRoutes()...)
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)

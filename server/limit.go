@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/server/websession"
 )
 
 // limits limits the rate of requests of each user and, for those without authentication, of each address.
@@ -106,21 +106,8 @@ const (
 
 func ofUser(who toolcrib.Principal) string { return string(userMark) + who.User }
 
-// fromAddress returns the client's address without the port. For IPv6 it is the network, because one customer
-// has a whole /64.
-func fromAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip = ip.Unmap(); ip.Is6() {
-			network, _ := ip.Prefix(64) // valid for any IPv6 address
-			host = network.String()
-		}
-	}
-	return string(addressMark) + host
-}
+// fromAddress returns the key of a client's address.
+func fromAddress(r *http.Request) string { return string(addressMark) + websession.Address(r) }
 
 // connections are the connections of a server. If there are too many, one on which no request is being
 // answered is closed for a new one: it is idle, or waits for the rest of a request.

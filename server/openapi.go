@@ -274,9 +274,12 @@ func document(routes []route, version string) ([]byte, error) {
 			"schemas": m.schemas, "responses": m.fails,
 			"securitySchemes": object{"token": object{
 				"type": "http", "scheme": "bearer", "description": "an access token; toolcrib tokens create makes one",
+			}, "session": object{
+				"type": "apiKey", "in": "cookie", "name": "__Host-toolcrib",
+				"description": "the session of a browser that has signed in; without TLS the cookie is toolcrib_PORT",
 			}},
 		},
-		"security": []object{{"token": []string{}}},
+		"security": []object{{"token": []string{}}, {"session": []string{}}},
 	})
 	return append(text, '\n'), err
 }
@@ -322,6 +325,8 @@ func (m *manual) operation(r *route) (object, error) {
 	}
 	if r.open {
 		operation["security"] = []object{}
+	} else if v1(r.path) || r.mcp {
+		operation["security"] = []object{{"token": []string{}}}
 	}
 	return operation, nil
 }
@@ -405,7 +410,7 @@ func (m *manual) events() error {
 // fails returns the error statuses of a route.
 func (r *route) fails() []int {
 	all := []int{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError}
-	if !r.open {
+	if !r.open || r.body != nil {
 		all = append(all, http.StatusUnauthorized, http.StatusGone, http.StatusServiceUnavailable)
 	}
 	// These name something, or can be switched off.

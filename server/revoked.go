@@ -14,7 +14,7 @@ import (
 // seen within a further half second.
 const lookEvery = 200 * time.Millisecond
 
-// inFlight are the requests being answered, by their Authorization header.
+// inFlight are the requests being answered, by their credentials.
 type inFlight struct {
 	mu sync.Mutex
 	of map[string]map[*http.Request]answered
@@ -30,7 +30,7 @@ type answered struct {
 // administrator's, with the reason as its cause. leave must be called.
 func (s *Server) whileValid(r *http.Request, admin bool) (ctx context.Context, leave func()) {
 	ctx, end := context.WithCancelCause(r.Context())
-	head, g := r.Header.Get("Authorization"), &s.inFlight
+	head, g := s.credential(r), &s.inFlight
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.of == nil {
@@ -61,8 +61,8 @@ func (s *Server) watchTokens(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, one := range s.inFlight.each() {
-			head := one.Header.Get("Authorization")
-			who, err := s.who(one.WithContext(ctx))
+			head := s.credential(one)
+			who, err := s.principal(one.WithContext(ctx), s.web.Watch)
 			switch {
 			case lostRights(err):
 				s.inFlight.end(head, err, false)

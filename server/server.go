@@ -25,7 +25,9 @@ import (
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/mcp/serve"
 	"github.com/toolcrib/toolcrib/server/ui"
+	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
 
@@ -61,6 +63,7 @@ type Server struct {
 	limits   limits
 	bodies   bodies
 	mcp      *serve.HTTP
+	web      *websession.Sessions
 	asking   asking
 	// answering has locks of runs whose calls are being answered.
 	answering   [64]sync.Mutex
@@ -95,6 +98,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.allowed.Store(d)
+	s.web = websession.New(o.Service.Current)
 	routes, err := s.routes()
 	if err != nil {
 		return nil, err
@@ -350,11 +354,22 @@ func (d *allowed) admit(r *http.Request) error {
 // anonymous is the user of requests with "server.auth: none".
 const anonymous = "anonymous"
 
-// who returns the principal of a request.
+// who returns the principal of a request. A token comes before the session of a browser.
 func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
+	return s.principal(r, s.web.Principal)
+}
+
+// principal is who. bySession is [websession.Sessions.Principal] or Watch.
+func (s *Server) principal(
+	r *http.Request, bySession func(*http.Request) (toolcrib.Principal, people.WebSession, error),
+) (toolcrib.Principal, error) {
 	now := s.Service.Current()
 	if now.Env.Config.Server.Auth == "none" {
 		return toolcrib.Principal{User: anonymous}, nil
+	}
+	if s.sessionOf(r) != "" {
+		who, _, err := bySession(r)
+		return who, err
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -362,6 +377,24 @@ func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
 			"an access token is needed: Authorization: Bearer TOKEN (toolcrib tokens create makes one)")
 	}
 	return now.People.ActBy(r.Context(), "", token)
+}
+
+// sessionOf returns the cookie of a request that acts by the session of a browser, or "". Other programs than pages
+// use the interfaces that other protocols define, and only with a token.
+func (s *Server) sessionOf(r *http.Request) string {
+	mcp := r.URL.Path == "/mcp" || strings.HasPrefix(r.URL.Path, "/mcp/")
+	if r.Header.Get("Authorization") != "" || mcp || v1(r.URL.Path) {
+		return ""
+	}
+	return s.web.Cookie(r)
+}
+
+// credential returns what proves who sends a request.
+func (s *Server) credential(r *http.Request) string {
+	if cookie := s.sessionOf(r); cookie != "" {
+		return "Cookie " + cookie
+	}
+	return r.Header.Get("Authorization")
 }
 
 // readBody reads the body, within its limits.

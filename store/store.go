@@ -44,6 +44,8 @@ type Store interface {
 
 	// Access returns the users, groups and tokens.
 	Access() People
+	// SomeFiles returns the stored file of a name and those in a folder and below it, by their names.
+	SomeFiles(ctx context.Context, name, folder string) (map[string][]byte, error)
 	// Writable returns nil if an append could be stored now.
 	Writable(ctx context.Context) error
 	// Path returns the path of the store, for messages and for files in the same folder.

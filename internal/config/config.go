@@ -190,6 +190,14 @@ type Server struct {
 
 	ClientToolTimeout Duration `yaml:"client_tool_timeout" default:"1h" min:"1s" max:"30d"`
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`
+
+	Session WebSession `yaml:"session"`
+}
+
+// WebSession bounds the sessions of browsers.
+type WebSession struct {
+	Idle Duration `yaml:"idle" default:"12h" min:"1m" max:"365d"`
+	Max  Duration `yaml:"max" default:"7d" min:"1m" max:"365d"`
 }
 
 // TLS names the files of a certificate, both or neither.

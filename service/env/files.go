@@ -18,6 +18,14 @@ import (
 // MemoryFolder is the folder of the notes of users among the stored files.
 const MemoryFolder = "memory"
 
+// Folders of stored files that are in the database, also if it is in the data folder: passwords, sessions of browsers,
+// and failed sign-ins.
+const (
+	PasswordFolder = "passwords"
+	SessionFolder  = "web-sessions"
+	AttemptsFolder = "sign-ins"
+)
+
 // Files returns the stored files: those of the data folder or, if the configuration names a database, those in it. It
 // is opened at the first use.
 func (e *Env) Files() toolcrib.Files { return files{e} }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
 
 	"github.com/toolcrib/toolcrib"
@@ -69,6 +70,12 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 	if err != nil {
 		return "", err
 	}
+	// Whoever has signed in does so again.
+	passwords, err := from.SomeFiles(ctx, PasswordFolder, PasswordFolder)
+	if err != nil {
+		return "", err
+	}
+	maps.Copy(files, passwords)
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{
 		Keys: keys, From: from.Store, Files: files, For: m.To,
 	})
@@ -95,7 +102,11 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 	if err != nil {
 		return "", err
 	}
-	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store, Files: map[string][]byte{}})
+	passwords, err := from.SomeFiles(ctx, PasswordFolder, PasswordFolder)
+	if err != nil {
+		return "", err
+	}
+	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store, Files: passwords})
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
@@ -30,7 +32,14 @@ type People struct {
 }
 
 // New returns the people of a data folder.
-func New(e *env.Env, end EndRuns) *People { return &People{e, &state{}, end} }
+func New(e *env.Env, end EndRuns) *People {
+	s := &state{hashing: make(chan struct{}, hashesAtOnce)}
+	s.failures = rate.NewLimiter(rate.Every(time.Second), failuresAtOnce)
+	return &People{e, s, end}
+}
+
+// failuresAtOnce bounds the entries of the audit log about failed sign-ins: that many at once, and one a second.
+const failuresAtOnce = 60
 
 // Under returns the people under another configuration.
 func (s *People) Under(e *env.Env, end EndRuns) *People { return &People{e, s.state, end} }
@@ -43,6 +52,10 @@ type state struct {
 	signer   *access.Signer   // once it was needed; the store keeps its keys as long
 	verifier *access.Verifier // with it
 	clock    *access.Clock
+
+	hashing  chan struct{} // has an element for each password being checked
+	failures *rate.Limiter // of entries about failed sign-ins
+	omitted  int           // failures without an entry since the last one with one
 }
 
 // Standing returns the current rights of users and tokens, for the gate and for commands.
@@ -127,6 +140,11 @@ func (s *People) ActBy(ctx context.Context, self, token string) (who toolcrib.Pr
 	if err != nil {
 		return who, err
 	}
+	return s.actOn(ctx, self, c)
+}
+
+// actOn returns the principal that the claims of a valid token act for.
+func (s *People) actOn(ctx context.Context, self string, c access.Claims) (who toolcrib.Principal, err error) {
 	caller := "" // the token is all there is
 	if c.Subject == access.Bearer {
 		caller = standing.Anonymous

@@ -24,6 +24,8 @@ func AuditKinds() []string {
 		env.KindOtherCall,
 		access.UserAdded, access.UserChanged, access.UserRemoved,
 		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked,
+		access.SignedIn, access.SignInFailed, access.SignedOut, access.PasswordSet, access.PasswordRemoved,
+		access.PasswordLinked,
 	)
 	kinds := make([]string, len(all))
 	for i, k := range all {

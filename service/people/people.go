@@ -178,7 +178,8 @@ func (s *People) EditUser(
 		}
 		u = *c.User
 		if standing.Inactive(u) != "" {
-			if err := s.endRunsOf(ctx, who, u); err != nil {
+			err := s.endSessions(ctx, func(w *WebSession) bool { return w.User == u.Name })
+			if err = errors.Join(err, s.endRunsOf(ctx, who, u)); err != nil {
 				return shown, true, err
 			}
 		}
@@ -194,8 +195,8 @@ func (s *People) RemoveUser(ctx context.Context, who toolcrib.Principal, name st
 		return User{}, err
 	}
 	c, err := s.env.Store.Access().RemoveUser(ctx, u.Name, by)
-	if err == nil {
-		err = s.endRunsOf(ctx, who, *c.User)
+	if err == nil { // the next user of this name starts without a password
+		err = errors.Join(s.forgetPassword(ctx, u.Name), s.endRunsOf(ctx, who, *c.User))
 	}
 	if err != nil {
 		return User{}, err

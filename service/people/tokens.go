@@ -209,6 +209,10 @@ func (s *People) RevokeToken(
 	if err != nil {
 		return v, false, err
 	}
+	err = s.endSessions(ctx, func(w *WebSession) bool { return cmp.Or(w.Token, w.SignIn) == t.Claims.ID })
+	if err != nil {
+		return v, changed, err
+	}
 	if v, err = s.tokenOf(ctx, *c.Token); err == nil {
 		why := string(toolcrib.CodeTokenRevoked) + ": the token was revoked"
 		err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, cancel)

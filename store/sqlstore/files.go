@@ -82,7 +82,7 @@ func (s *Store) FilesIn(ctx context.Context, folder string) (map[string][]byte, 
 	return files, err
 }
 
-// SomeFiles returns a file and those in a folder and below it, by their names.
+// SomeFiles implements [store.Store].
 func (s *Store) SomeFiles(ctx context.Context, name, folder string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
 	args := append(folderArgs(folder), name)

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/toolcrib/toolcrib/server/websession"
+	"github.com/toolcrib/toolcrib/service/people"
+)
+
+// signInRoutes returns the routes about signing in with a browser, and about one's own sessions and tokens.
+func signInRoutes() []route {
+	open := func(r route) route {
+		r.open = true
+		return r
+	}
+	return []route{
+		open(send(http.MethodPost, "/api/sign-in", "Begin a session, whose cookie the answer sets", (*call).signIn)),
+		open(send(http.MethodPost, "/api/sign-out", "End the session of the cookie; runs continue", (*call).signOut)),
+		get("/api/web-sessions", "Own sessions of browsers, those used last first", (*call).webSessions,
+			param{"user", kindText, "for administrators: those of this user; * = all"}),
+		send(http.MethodDelete, "/api/web-sessions/{id}", "End a session; others = all own ones but this", (*call).endWebSession),
+		send(http.MethodPost, "/api/password", "Set one's own password, which ends one's other sessions", (*call).setPassword),
+		open(send(http.MethodPost, "/api/password/link", "Set a password by a link, once", (*call).useLink)),
+	}
+}
+
+// SignInRequest has a name and a password, or an access token.
+type SignInRequest struct {
+	User     string `json:"user,omitempty"`
+	Password string `json:"password,omitempty"`
+	Token    string `json:"token,omitempty" jsonschema:"the session acts as this access token does, and ends with it"`
+}
+
+// WebSessionList is a list of sessions.
+type WebSessionList struct {
+	Sessions []people.WebSession `json:"sessions"`
+}
+
+// Ended is the number of sessions that have ended.
+type Ended struct {
+	Ended int `json:"ended"`
+}
+
+// PasswordRequest sets a password.
+type PasswordRequest struct {
+	Old      string `json:"old,omitempty" jsonschema:"the present one, if there is one"`
+	Password string `json:"password"`
+}
+
+// PasswordByLink sets a password by a link that an administrator has made.
+type PasswordByLink struct {
+	Link     string `json:"link" jsonschema:"what follows # in the link"`
+	Password string `json:"password"`
+}
+
+// PasswordSet is the user whose password was set.
+type PasswordSet struct {
+	User string `json:"user"`
+}
+
+// noSignIn is the error of a server where nobody signs in.
+func (c *call) noSignIn() error {
+	if c.Service.Env.Config.Server.Auth == "none" {
+		return bad("nobody signs in to this server: server.auth is none")
+	}
+	return nil
+}
+
+func (c *call) signIn(b SignInRequest) (people.WebSession, error) {
+	if err := c.noSignIn(); err != nil {
+		return people.WebSession{}, err
+	}
+	switch byName := b.User != "" && b.Password != ""; {
+	case byName == (b.Token != "") || !byName && (b.User != "" || b.Password != ""):
+		return people.WebSession{}, bad("give user and password, or token")
+	case byName:
+		return c.web.SignIn(c.w, c.r, b.User, b.Password)
+	}
+	return c.web.SignInByToken(c.w, c.r, b.Token)
+}
+
+func (c *call) signOut(nothing) (Ended, error) {
+	w, err := c.web.SignOut(c.w, c.r)
+	if err != nil || w.ID == "" {
+		return Ended{}, err
+	}
+	return Ended{1}, nil
+}
+
+func (c *call) webSessions() (WebSessionList, error) {
+	list, err := c.Service.People.WebSessions(c, c.who, c.text("user"))
+	return WebSessionList{append([]people.WebSession{}, list...)}, err
+}
+
+func (c *call) endWebSession(nothing) (out Ended, err error) {
+	out.Ended, err = c.Service.People.EndWebSession(c, c.who, c.r.PathValue("id"), c.web.Cookie(c.r))
+	return out, err
+}
+
+func (c *call) setPassword(b PasswordRequest) (PasswordSet, error) {
+	if err := c.noSignIn(); err != nil {
+		return PasswordSet{}, err
+	}
+	from := websession.Address(c.r)
+	return PasswordSet{c.who.User}, c.Service.People.ChangePassword(c, c.who, from, b.Old, b.Password, c.web.Cookie(c.r))
+}
+
+func (c *call) useLink(b PasswordByLink) (out PasswordSet, err error) {
+	if err := errors.Join(c.noSignIn(), c.web.SameOrigin(c.r)); err != nil {
+		return out, err
+	}
+	out.User, err = c.Service.People.UseLink(c, b.Link, b.Password, websession.Address(c.r))
+	return out, err
+}
