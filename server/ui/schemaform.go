@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-		"slices"
+	"slices"
 	"strings"
 	"unicode/utf16"
 

@@ -41,8 +41,10 @@ func TestSchemaForm_Value(t *testing.T) {
 		{`{"type":"object","properties":"x"}`, `f=[]`, `[]`, ""},
 		{object, `f/name=n&f/age=3`, `{"name":"n","age":3,"tags":[]}`, ""},
 		{object, `f/age=3`, ``, "schemaform.missing"},
-		{object, `f/name=n&f/kind=1&f/yes=false&f/some="y"&f/at/zip=1&f/at/city=B`,
-			`{"name":"n","yes":false,"kind":1,"tags":[],"some":["y"],"at":{"city":"B","zip":"1"}}`, ""},
+		{
+			object, `f/name=n&f/kind=1&f/yes=false&f/some="y"&f/at/zip=1&f/at/city=B`,
+			`{"name":"n","yes":false,"kind":1,"tags":[],"some":["y"],"at":{"city":"B","zip":"1"}}`, "",
+		},
 		{object, `f/name=n&f/at/zip=1`, ``, "schemaform.missing"},
 		{`{"type":"object","properties":{"a/b %\n":{"type":"string"}}}`, "f/a%252Fb%2520%2525%250A=x", `{"a/b %\n":"x"}`, ""},
 	}
