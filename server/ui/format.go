@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"duration":  func(d any) string { return duration(language, d) },
 		"number":    func(n any) string { return number(language, toInt(n)) },
 		"money":     func(usd float64) string { return money(language, usd) },
+		"whole":     func(n float64) int64 { return int64(math.Round(n)) },
 		"short":     shortID,
 		"dict":      dict,
 		"lower":     strings.ToLower,
