@@ -10,6 +10,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,11 +44,18 @@ type User struct {
 	Groups   []string       `json:"groups,omitempty"`
 	Grants   []string       `json:"grants"` // see [CheckGrant]; null if none are declared, [] grants nothing
 	Trust    toolcrib.Trust `json:"trust,omitempty"`
+	Identity *Identity      `json:"identity,omitempty"` // by which the user signs in at a provider; may be nil
 
 	Created   time.Time `json:"created_at"` // set by the directory, as are the three fields below
 	CreatedBy string    `json:"created_by"`
 	Changed   time.Time `json:"changed_at"`
 	ChangedBy string    `json:"changed_by"`
+}
+
+// Identity is a user at an OpenID Connect provider. A provider may reuse a name, but never a subject.
+type Identity struct {
+	Issuer  string `json:"issuer"`
+	Subject string `json:"subject"`
 }
 
 // Active reports whether the user is neither disabled nor removed.
@@ -73,6 +81,14 @@ func (u User) Check() (User, error) {
 	}
 	if err := checkText("the address", u.Email); err != nil {
 		return User{}, err
+	}
+	if i := u.Identity; i != nil {
+		if i.Issuer == "" || i.Subject == "" {
+			return User{}, bad("an identity needs an issuer and a subject")
+		}
+		if err := errors.Join(checkText("the issuer", i.Issuer), checkText("the subject", i.Subject)); err != nil {
+			return User{}, err
+		}
 	}
 	var err error
 	if u.Groups, err = checkList("groups", u.Groups, MaxMembers, CheckName); err != nil {
@@ -118,6 +134,7 @@ type Edit struct {
 	Groups   *[]string
 	Grants   *[]string // a pointer to nil: no grants declared
 	Trust    *toolcrib.Trust
+	Identity *Identity // its zero value removes the one of the user
 	// AllAgents permits the removal of the last grant of an agent, also by a group, after which
 	// the user may use every agent ([CheckAgents]).
 	AllAgents bool
@@ -133,6 +150,11 @@ func (e Edit) Apply(u User) (User, error) {
 	set(&u.Groups, e.Groups)
 	set(&u.Grants, e.Grants)
 	set(&u.Trust, e.Trust)
+	if e.Identity != nil {
+		if u.Identity = new(*e.Identity); *e.Identity == (Identity{}) {
+			u.Identity = nil
+		}
+	}
 	return u.Check()
 }
 

@@ -107,6 +107,7 @@ func New(o Options) (*Server, error) {
 		r := &routes[i]
 		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, r) })
 	}
+	s.providerHandlers()
 	if s.document, err = document(routes, o.Version); err != nil {
 		return nil, err
 	}

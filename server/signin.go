@@ -3,7 +3,10 @@ package server
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service/people"
 )
@@ -37,6 +40,12 @@ type WebSessionList struct {
 	Sessions []people.WebSession `json:"sessions"`
 }
 
+// SignedOut is the number of sessions that have ended. Next is the address at the provider that ends its session too.
+type SignedOut struct {
+	Ended int    `json:"ended"`
+	Next  string `json:"next,omitempty"`
+}
+
 // Ended is the number of sessions that have ended.
 type Ended struct {
 	Ended int `json:"ended"`
@@ -44,7 +53,7 @@ type Ended struct {
 
 // PasswordRequest sets a password.
 type PasswordRequest struct {
-	Old      string `json:"old,omitempty" jsonschema:"the present one, if there is one"`
+	Old      string `json:"old,omitempty" jsonschema:"the present one"`
 	Password string `json:"password"`
 }
 
@@ -80,12 +89,45 @@ func (c *call) signIn(b SignInRequest) (people.WebSession, error) {
 	return c.web.SignInByToken(c.w, c.r, b.Token)
 }
 
-func (c *call) signOut(nothing) (Ended, error) {
+func (c *call) signOut(nothing) (out SignedOut, err error) {
 	w, err := c.web.SignOut(c.w, c.r)
 	if err != nil || w.ID == "" {
-		return Ended{}, err
+		return out, err
 	}
-	return Ended{1}, nil
+	return SignedOut{1, c.web.EndURL(c.r, w)}, nil
+}
+
+// providerHandlers handles what a browser does in a sign-in by a provider, and what the provider says by itself. Their
+// answers are redirects, so that they are not in the table of routes.
+func (s *Server) providerHandlers() {
+	for pattern, do := range map[string]func(http.ResponseWriter, *http.Request) (string, error){
+		"GET /api/oidc": func(w http.ResponseWriter, r *http.Request) (string, error) {
+			return s.web.Begin(w, r, r.URL.Query().Get("next"))
+		},
+		"GET " + websession.CallbackPath: s.web.Finish,
+		"POST /api/oidc/logout": func(_ http.ResponseWriter, r *http.Request) (string, error) {
+			return "", s.web.Ended(r, r.PostFormValue("logout_token"))
+		},
+	} {
+		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			next, err := "", s.take(fromAddress(r))
+			if err == nil {
+				next, err = do(w, r)
+			}
+			switch page := strings.Contains(r.Header.Get("Accept"), "text/html"); {
+			case err != nil && page: // the page says it in words
+				s.Log.Warn("a sign-in by the provider failed", "request_id", w.Header().Get("X-Request-ID"), "error", err)
+				next = "/sign-in?failed=" + url.QueryEscape(string(toolcrib.CodeOf(err)))
+			case err != nil:
+				s.fail(w, err)
+				return
+			case next == "":
+				w.WriteHeader(http.StatusOK)
+				return
+			}
+			http.Redirect(w, r, next, http.StatusSeeOther)
+		})
+	}
 }
 
 func (c *call) webSessions() (WebSessionList, error) {

@@ -116,7 +116,7 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 		"users add":    a.usersAddCommand, "users list": a.usersListCommand, "users show": a.usersShowCommand,
 		"users edit": a.usersEditCommand, "users disable": a.usersStateCommand,
 		"users enable": a.usersStateCommand, "users remove": a.usersRemoveCommand,
-		"users password": a.usersPasswordCommand,
+		"users password":    a.usersPasswordCommand,
 		"users groups list": a.groupsListCommand, "users groups set": a.groupsSetCommand,
 		"users groups remove": a.groupsRemoveCommand,
 		"tokens create":       a.tokensCreateCommand, "tokens list": a.tokensListCommand,

@@ -32,7 +32,26 @@ func userFlags(cmd *cobra.Command) *access.Edit {
 			e.Trust = new(toolcrib.Trust)
 		}
 	}, people.UnknownTrust, "member", "trusted", "anchor")
+	flags.Func("subject", "", func(text string) error {
+		e.Identity = &access.Identity{Subject: text}
+		return nil
+	})
 	return e
+}
+
+// atProvider completes an identity that --subject names with the provider of the configuration.
+func (a *app) atProvider(e *access.Edit) error {
+	if e.Identity == nil || e.Identity.Subject == "" {
+		return nil
+	}
+	s, err := a.svc()
+	if err != nil {
+		return err
+	}
+	if e.Identity.Issuer = s.Env.Config.Server.OIDC.Issuer; e.Identity.Issuer == "" {
+		return usagef("--subject: the configuration names no provider (server.oidc.issuer)")
+	}
+	return nil
 }
 
 // noGrants adds the flag that removes all grants.
@@ -50,6 +69,9 @@ func (a *app) usersAddCommand(cmd *cobra.Command) {
 	edit := userFlags(cmd)
 	reuse := cmd.Flags().Bool("reuse", false, "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
+		if err := a.atProvider(edit); err != nil {
+			return nil, nil, err
+		}
 		u, err := edit.Apply(access.User{Name: c.args[0]})
 		if err != nil {
 			return nil, nil, err
@@ -112,7 +134,12 @@ func (a *app) usersShowCommand(cmd *cobra.Command) {
 
 func (a *app) showUser(u *people.User) {
 	fmt.Fprintf(a.out, "%s  %s\n", a.outStyle.Bold(guard.Visible(u.Name)), userState(u))
-	a.fields(9, "name", u.Display, "email", u.Email, "trust", knownTrust(u), "roles", strings.Join(u.Roles, ", "),
+	subject := ""
+	if u.Identity != nil {
+		subject = u.Identity.Subject + " at " + u.Identity.Issuer
+	}
+	a.fields(9, "name", u.Display, "email", u.Email, "subject", subject)
+	a.fields(9, "trust", knownTrust(u), "roles", strings.Join(u.Roles, ", "),
 		"groups", strings.Join(u.Groups, ", "), "grants", grantsText(u.Grants), "effective", grantsText(u.Effective),
 		"created", day(u.Created)+" by "+u.CreatedBy, "changed", day(u.Changed)+" by "+u.ChangedBy)
 }
@@ -126,6 +153,9 @@ func (a *app) usersEditCommand(cmd *cobra.Command) {
 		err := cmp.Or(oneOf(flags, "admin", "no-admin"), oneOf(flags, "grant", "no-grants"))
 		if err == nil && *edit == (access.Edit{AllAgents: edit.AllAgents}) {
 			err = usagef("nothing to change: give at least one flag\nSee: %s --help", cmd.CommandPath())
+		}
+		if err == nil {
+			err = a.atProvider(edit)
 		}
 		if err == nil { // before anything is printed or asked about it
 			_, err = edit.Apply(access.User{Name: c.args[0]})

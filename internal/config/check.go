@@ -238,12 +238,23 @@ func (d *decoder) checkTools(c *Config) {
 	}
 }
 
+func (d *decoder) checkOIDC(o *OIDC) {
+	switch {
+	case o.Issuer == "":
+	case o.ClientID.IsEmpty():
+		d.at("server.oidc.client_id", "is needed with an issuer")
+	case o.GroupsClaim == "" && (len(o.Roles) > 0 || len(o.Admins) > 0):
+		d.at("server.oidc.groups_claim", "is needed for roles and admins, which depend on it")
+	}
+}
+
 func (d *decoder) checkServer(c *Config) {
 	for key, pair := range map[string]TLS{"server.tls": c.Server.TLS, "bus.tls": c.Bus.TLS} {
 		if pair.Cert.IsEmpty() != pair.Key.IsEmpty() {
 			d.at(key, "needs both cert and key, or neither")
 		}
 	}
+	d.checkOIDC(&c.Server.OIDC)
 	if c.Server.Auth != "none" || d.Failed("listen") {
 		return
 	}

@@ -192,6 +192,21 @@ type Server struct {
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`
 
 	Session WebSession `yaml:"session"`
+	OIDC    OIDC       `yaml:"oidc"`
+}
+
+// OIDC configures the OpenID Connect provider by which people sign in. It is not used without an issuer.
+type OIDC struct {
+	Issuer       string              `yaml:"issuer" default:"" format:"url"`
+	ClientID     Value               `yaml:"client_id" default:"" format:"text"`
+	ClientSecret Value               `yaml:"client_secret" default:"" secret:"all"`
+	Scopes       []string            `yaml:"scopes" default:"[openid,profile,email]" max:"100" format:"word"`
+	RedirectURL  string              `yaml:"redirect_url" default:"" format:"url"`
+	UserClaim    string              `yaml:"user_claim" default:"" format:"word"`
+	GroupsClaim  string              `yaml:"groups_claim" default:"" format:"word"`
+	Roles        map[string][]string `yaml:"roles" keys:"claim" max:"100"`
+	Admins       []string            `yaml:"admins" default:"[]" max:"100"`
+	Create       bool                `yaml:"create" default:"false"`
 }
 
 // WebSession bounds the sessions of browsers.

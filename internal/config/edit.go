@@ -218,6 +218,7 @@ var (
 	headerPattern  = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
 	envPattern     = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	sumPattern     = lazyregexp.New(`^[0-9a-f]{64}$`)
+	claimPattern   = lazyregexp.New(`^[^\pC]{1,256}$`)
 	programPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
 )
 
@@ -231,6 +232,8 @@ func keyPattern(keys string) *lazyregexp.Regexp {
 		return headerPattern
 	case "env":
 		return envPattern
+	case "claim":
+		return claimPattern
 	}
 	return namePattern
 }

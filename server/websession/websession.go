@@ -8,9 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/oidc"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/people"
 )
@@ -21,6 +24,10 @@ const maxCookie = 128
 // Sessions are the sessions of the browsers that use a server. They are safe for concurrent use.
 type Sessions struct {
 	service func() *service.Service
+
+	mu    sync.Mutex
+	using *config.OIDC   // of known
+	known *oidc.Provider // nil until it is needed
 }
 
 // New returns the sessions of a server. current returns its service under the configuration in effect.

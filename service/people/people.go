@@ -21,21 +21,23 @@ const UnknownTrust = "unknown"
 // User is a user as front ends show it: always with all keys, so that one that is missing
 // never has to be read as a value.
 type User struct {
-	Name      string    `json:"name"`
-	Display   string    `json:"display"`
-	Email     string    `json:"email"`
-	Admin     bool      `json:"admin"`
-	Disabled  bool      `json:"disabled"`
-	Removed   bool      `json:"removed"`
-	Trust     string    `json:"trust"` // unknown | member | trusted | anchor
-	Roles     []string  `json:"roles"`
-	Groups    []string  `json:"groups"`
-	Grants    []string  `json:"grants"`           // null = declares none
-	Effective []string  `json:"effective_grants"` // with those of the groups; null = no restriction
-	Created   time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
-	Changed   time.Time `json:"changed_at"`
-	ChangedBy string    `json:"changed_by"`
+	Name      string   `json:"name"`
+	Display   string   `json:"display"`
+	Email     string   `json:"email"`
+	Admin     bool     `json:"admin"`
+	Disabled  bool     `json:"disabled"`
+	Removed   bool     `json:"removed"`
+	Trust     string   `json:"trust"` // unknown | member | trusted | anchor
+	Roles     []string `json:"roles"`
+	Groups    []string `json:"groups"`
+	Grants    []string `json:"grants"`           // null = declares none
+	Effective []string `json:"effective_grants"` // with those of the groups; null = no restriction
+	// Identity is who the user is at the provider by which people sign in.
+	Identity  *access.Identity `json:"identity,omitempty"`
+	Created   time.Time        `json:"created_at"`
+	CreatedBy string           `json:"created_by"`
+	Changed   time.Time        `json:"changed_at"`
+	ChangedBy string           `json:"changed_by"`
 }
 
 // Group is a group as front ends show it, with all keys.
@@ -64,7 +66,7 @@ func userIn(groups []access.Group, u access.User) User {
 		Name: u.Name, Display: u.Display, Email: u.Email, Admin: u.Admin, Disabled: u.Disabled, Removed: u.Removed,
 		Trust: cmp.Or(string(u.Trust), UnknownTrust), Roles: append([]string{}, u.Roles...),
 		Groups: append([]string{}, u.Groups...), Grants: u.Grants, Effective: access.EffectiveGrants(u, groups),
-		Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
+		Identity: u.Identity, Created: u.Created, CreatedBy: u.CreatedBy, Changed: u.Changed, ChangedBy: u.ChangedBy,
 	}
 }
 
@@ -150,6 +152,9 @@ func (s *People) AddUser(ctx context.Context, who toolcrib.Principal, u access.N
 	if err := s.env.CheckSecrets(u); err != nil {
 		return User{}, err
 	}
+	if err := s.checkIdentity(ctx, u.Name, u.Identity); err != nil {
+		return User{}, err
+	}
 	c, err := s.env.Store.Access().AddUser(ctx, u, by)
 	if err != nil {
 		return User{}, err
@@ -168,6 +173,9 @@ func (s *People) EditUser(
 	if err := s.env.CheckSecrets(e); err != nil {
 		return shown, false, err
 	}
+	if err := s.checkIdentity(ctx, u.Name, e.Identity); err != nil {
+		return shown, false, err
+	}
 	if e.Disabled != nil && *e.Disabled == u.Disabled {
 		e.Disabled = nil
 	}
@@ -177,6 +185,12 @@ func (s *People) EditUser(
 			return shown, false, err
 		}
 		u = *c.User
+		if e.Identity != nil {
+			err := s.endSessions(ctx, func(w *WebSession) bool { return w.User == u.Name && w.Via == ViaOIDC })
+			if err != nil {
+				return shown, true, err
+			}
+		}
 		if standing.Inactive(u) != "" {
 			err := s.endSessions(ctx, func(w *WebSession) bool { return w.User == u.Name })
 			if err = errors.Join(err, s.endRunsOf(ctx, who, u)); err != nil {
