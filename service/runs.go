@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -216,16 +215,6 @@ func (s *Service) Transcript(ctx context.Context, who toolcrib.Principal, name s
 		return nil, err
 	}
 	return state.Messages, nil
-}
-
-// Journal returns the whole journal of a run.
-func (s *Service) Journal(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) iter.Seq2[toolcrib.Event,
-	error] {
-	rec, err := s.Env.Find(ctx, who, string(run))
-	if err != nil {
-		return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, err) }
-	}
-	return s.Env.ReadRun(ctx, who, rec.ID, 0)
 }
 
 const promptColumns = 60

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/journal"
 )
 
 // functions are those of the templates, for one language.
@@ -29,8 +29,10 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"duration":  func(d any) string { return duration(language, d) },
 		"number":    func(n any) string { return number(language, toInt(n)) },
 		"money":     func(usd float64) string { return money(language, usd) },
-		"whole":     func(n float64) int64 { return int64(math.Round(n)) },
 		"short":     shortID,
+		"excerpt":   excerptOf,
+		"bytes":     func(r *journal.ToolResult) string { return size(language, max(r.Bytes, int64(len(r.Content)))) },
+		"diff":      changeLines,
 		"dict":      dict,
 		"lower":     strings.ToLower,
 		"languages": func() []string { return languages },
@@ -168,6 +170,17 @@ func money(language string, usd float64) string {
 		digits = 4
 	}
 	return "$" + decimal(language, strconv.FormatFloat(usd, 'f', digits, 64))
+}
+
+// size returns a number of bytes with a unit that fits.
+func size(language string, n int64) string {
+	switch {
+	case n < 1000:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 1000*1000:
+		return decimal(language, strconv.FormatFloat(float64(n)/1000, 'f', 1, 64)) + " kB"
+	}
+	return decimal(language, strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64)) + " MB"
 }
 
 func decimal(language, text string) string {

@@ -1,0 +1,9 @@
+// A button that copies an address.
+export default function copy(button) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(new URL(button.dataset.copy, location.href).href);
+    button.append(` · ${button.dataset.copied}`);
+    button.disabled = true;
+  });
+}

@@ -1,0 +1,97 @@
+// The live part of a run: its story grows while the run goes on. The stream is taken up again where it was lost.
+import { announce, place } from "./dom.js";
+
+const most = 400; // entries on a page; the oldest are left to a link
+
+export default function live(root) {
+  const list = root.querySelector("#story");
+  const state = root.querySelector("#live-state");
+  let last = root.dataset.after;
+  let tries = 0;
+
+  const atEnd = () => scrollY + innerHeight >= document.documentElement.scrollHeight - 120;
+  const follow = (change) => {
+    const end = atEnd();
+    change();
+    if (end) scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
+  };
+
+  const events = {
+    parts({ html, say }) {
+      follow(() => {
+        for (const one of html) {
+          const into = one.match(/^<li id="[a-z0-9-]+" data-in="([a-z0-9-]+)"/);
+          place(one, into ? document.getElementById(into[1]) : list);
+        }
+        trim();
+      });
+      if (say) announce(say);
+    },
+    text(pieces) {
+      follow(() => {
+        for (const [id, text] of pieces) document.getElementById(id)?.append(text);
+      });
+    },
+  };
+
+  function trim() {
+    const extra = list.children.length - most;
+    const link = root.querySelector("[data-earlier]");
+    if (extra < 50 || !atEnd() || !link) return;
+    for (let i = 0; i < extra; i++) list.firstElementChild.remove();
+    link.href = link.dataset.earlier + list.firstElementChild.dataset.seq;
+    link.closest("nav").hidden = false;
+  }
+
+  function tell(kind) {
+    state.textContent = kind ? state.dataset[kind] : "";
+    state.classList.toggle("live-shown", Boolean(kind));
+  }
+
+  async function connect() {
+    const stop = new AbortController();
+    addEventListener("pagehide", () => stop.abort(), { once: true });
+    const answer = await fetch(root.dataset.live, {
+      headers: { Accept: "text/event-stream", "X-Toolcrib-Part": "yes", "Last-Event-ID": last }, signal: stop.signal,
+      cache: "no-store",
+    });
+    if (!answer.ok) return answer.status;
+    if (tries > 0) {
+      tell("back");
+      setTimeout(() => tell(""), 3000);
+    }
+    tries = 0;
+    let rest = "";
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return 0;
+      const all = (rest + value).split("\n\n");
+      rest = all.pop();
+      for (const one of all) if (take(one) === "end") return 204;
+    }
+  }
+
+  // take handles an event and returns its name.
+  function take(text) {
+    const field = {};
+    for (const line of text.split("\n")) {
+      const i = line.indexOf(": ");
+      if (i > 0) field[line.slice(0, i)] = line.slice(i + 2);
+    }
+    events[field.event]?.(JSON.parse(field.data));
+    if (field.id) last = field.id;
+    return field.event;
+  }
+
+  (async () => {
+    for (;;) {
+      const status = await connect().catch(() => 0);
+      if (status === 204) return tell("");
+      if (status === 404) return tell("gone");
+      tries++;
+      tell(status === 401 || status === 403 ? "signin" : "lost");
+      await new Promise((done) => setTimeout(done, Math.min(10000, 300 * 2 ** tries) * (0.7 + 0.6 * Math.random())));
+    }
+  })();
+}
