@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -30,10 +32,10 @@ var lists = []string{
 	"/api/usage?by=day", "/api/usage?by=user", "/api/usage?by=agent", "/api/usage?by=model", "/api/usage?by=provider",
 	"/api/usage?by=tool", "/api/usage?by=session", "/api/usage?by=run",
 	"/api/usage?by=user&since=%s", "/api/usage?by=agent&user=user7",
-	"/api/usage?by=day&user=rare", "/api/audit",
+	"/api/usage?by=run&user=user7", "/api/usage?by=day&user=rare", "/api/audit", "/api/audit?user=user7", "/api/audit?user=rare",
 }
 
-// manyStored asks for lists among many runs.
+// manyStored asks for lists among many runs, with SQLite and with PostgreSQL.
 func (b *bench) manyStored(ctx context.Context, dir string) error {
 	s, err := b.start(ctx, dir, false)
 	if err != nil {
@@ -48,7 +50,44 @@ func (b *bench) manyStored(ctx context.Context, dir string) error {
 	if s, err = b.start(ctx, dir, false); err != nil {
 		return err
 	}
+	err = s.manyLists(ctx)
+	s.kill()
+	if err != nil {
+		return err
+	}
+	return b.listsOfCopy(ctx, dir)
+}
+
+// listsOfCopy copies the runs of a data folder to PostgreSQL, and asks for the same lists.
+func (b *bench) listsOfCopy(ctx context.Context, dir string) (err error) {
+	from, err := sqlite.Open(ctx, filepath.Join(dir, "data", "toolcrib.db"), sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	for toolcrib.CodeOf(from.CheckIdle(ctx)) == toolcrib.CodeConflict { // the leases of the server that was killed
+		time.Sleep(time.Second)
+	}
+	to, err := os.MkdirTemp(dir, "copy-")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	d, err := newShared(ctx, to, from.Store)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	row("copied to PostgreSQL", time.Since(began).Round(time.Second/10).String(), "")
+	s, err := b.startOn(ctx, to, "data", d.more, false)
+	if err != nil {
+		return err
+	}
 	defer s.kill()
+	return s.manyLists(ctx)
+}
+
+func (s *server) manyLists(ctx context.Context) error {
 	for _, list := range lists {
 		if strings.Contains(list, "%s") {
 			list = fmt.Sprintf(list, time.Now().AddDate(0, 0, -10).UTC().Format(time.RFC3339))

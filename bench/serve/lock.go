@@ -36,7 +36,7 @@ func (b *bench) lock(ctx context.Context, dir string) error {
 
 // writing appends whole runs for a while.
 func (b *bench) writing(ctx context.Context, dir string, at int) (w watched, appends int, err error) {
-	d, err := newShared(ctx, dir)
+	d, err := newShared(ctx, dir, nil)
 	if err != nil {
 		return w, 0, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/internal/postgrestest"
 	"github.com/toolcrib/toolcrib/store/postgres"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 )
 
 // shared is a PostgreSQL on this machine, which syncs as it does by default, with tables.
@@ -26,14 +27,15 @@ type shared struct {
 	conn                *pgx.Conn
 }
 
-func newShared(ctx context.Context, dir string) (*shared, error) {
+// newShared starts one. If from is not nil, it is copied into it.
+func newShared(ctx context.Context, dir string, from *sqlstore.Store) (*shared, error) {
 	server, err := postgrestest.Start(ctx, "fsync=on", "max_connections=400")
 	if err != nil {
 		return nil, err
 	}
 	d := &shared{Server: server, address: server.URL("postgres").String(), keys: filepath.Join(dir, "keys")}
 	d.more = fmt.Sprintf("database: '%s'\nkeys: '%s'\n", d.address, d.keys)
-	if _, err = postgres.Migrate(ctx, d.address, postgres.MigrateOptions{Keys: d.keys}); err == nil {
+	if _, err = postgres.Migrate(ctx, d.address, postgres.MigrateOptions{Keys: d.keys, From: from}); err == nil {
 		d.conn, err = pgx.Connect(ctx, d.address)
 	}
 	if err != nil {
@@ -134,7 +136,7 @@ func (b *bench) asked(ctx context.Context, dir string, n int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	d, err := newShared(ctx, dir)
+	d, err := newShared(ctx, dir, nil)
 	if err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (b *bench) resting(ctx context.Context, d *shared, all []*server) error {
 // lostServers measures how long it takes until another server continues the run of one that was killed, or that
 // is stopped, as it looks from another machine; and what parked runs cost.
 func (b *bench) lostServers(ctx context.Context, dir string) error {
-	d, err := newShared(ctx, dir)
+	d, err := newShared(ctx, dir, nil)
 	if err != nil {
 		return err
 	}

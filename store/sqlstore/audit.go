@@ -22,7 +22,8 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 	if err := f.Check(); err != nil {
 		return page, err
 	}
-	q := auditQuery{f: f, lo: math.MinInt64, hi: math.MaxInt64}
+	// The position itself is read again, and one more entry shows that a page follows.
+	q := auditQuery{f: f, lo: math.MinInt64, hi: math.MaxInt64, rows: min(store.Bound(f.Limit)+2, auditRows)}
 	if !f.Since.IsZero() {
 		q.lo = f.Since.UnixMicro()
 	}
@@ -65,6 +66,7 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 			}
 			page.Entries, last = append(page.Entries, *e), pos
 		}
+		q.rows = min(2*q.rows, auditRows) // most did not match
 	}
 	return page, nil
 }
@@ -105,6 +107,7 @@ type auditQuery struct {
 	f      store.AuditFilter
 	lo, hi int64 // bounds of the time
 	num    int64 // number of the filter's run
+	rows   int   // number of events that are read at once
 }
 
 // auditItem is an entry with its position.
@@ -113,7 +116,7 @@ type auditItem struct {
 	entry store.AuditEntry
 }
 
-// auditRows is the number of events that are read at once.
+// auditRows is the largest number of events that are read at once.
 const auditRows = 256
 
 // after reports whether an entry comes after another one in the order of the filter.
@@ -139,7 +142,7 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 		args = append(append(args, with...), from[0], from[1], from[2], lo, hi)
 		return fmt.Sprintf("SELECT * FROM (%s AND (time, %d, %s) %s (?, ?, ?) AND time >= ? AND time < ?"+
 			" ORDER BY time %s, %s %s LIMIT %d) AS part%[2]d",
-			query, rank, key, compare, order, key, order, auditRows)
+			query, rank, key, compare, order, key, order, q.rows)
 	}
 	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', ''
 		FROM system_events INDEXED BY system_events_audit WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`,
@@ -170,7 +173,7 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 			r.id, r.user, r.actor, r.agent, r.session_id, r.parent_id
 			FROM `+from+" CROSS JOIN runs r ON r.num = e.key >> 32 WHERE "+where, 0, "e.key", with...)
 	}
-	return query + fmt.Sprintf(" ORDER BY 1 %[1]s, 2 %[1]s, 3 %[1]s LIMIT %[2]d", order, auditRows), args
+	return query + fmt.Sprintf(" ORDER BY 1 %[1]s, 2 %[1]s, 3 %[1]s LIMIT %[2]d", order, q.rows), args
 }
 
 // read reads the entries of the next events after a position, in the order of the filter. more reports
@@ -213,7 +216,7 @@ func (q *auditQuery) read(ctx context.Context, r Reader, from auditPos) (items [
 		}
 		return nil
 	})
-	return items, n == auditRows, err
+	return items, n == q.rows, err
 }
 
 // AppendSystem implements [store.Store].
