@@ -81,6 +81,7 @@ func (h *house) ask(t *testing.T, name, arguments string) map[string]any {
 }
 
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	onWalls(t, func(t *testing.T, report *shell.Report) {
 		h, dir, m := newHouse(t, shell.Options{Mode: shell.ModeAny, Report: report}), folder(t), mark(t)
 		id := func(view map[string]any) string { return fmt.Sprintf(`{"id": %q, "wait": 30}`, view["id"]) }

@@ -42,6 +42,7 @@ func names(t *testing.T, dir string) []string {
 // Whatever a line does, with bubblewrap it can neither write what is protected nor make
 // it where it is not, and nothing is left of what keeps it from that.
 func TestProtected_IsHeld(t *testing.T) {
+	t.Parallel()
 	onWalls(t, isHeld)
 }
 
@@ -351,6 +352,7 @@ func TestProtected_LastOneOut(t *testing.T) {
 // another name: a text directly in the workspace always, anything anywhere where a sandbox
 // is required.
 func TestProtected_SetAside(t *testing.T) {
+	t.Parallel()
 	report := withBubblewrap(t)
 	for _, c := range []struct {
 		line     string

@@ -173,7 +173,7 @@ func TestC18_WorkContinues(t *testing.T) {
 				"prints nor computes; a server runs with background"},
 			{"echo out; echo err >&2; sleep 60", "; its last stdout:\nout\n; its last stderr:\nerr\n"},
 			{"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i; sleep 1; done", ""},
-			{"perl -e 'for (1..12) { $end = (times)[0] + .3; 1 while (times)[0] < $end; sleep 1 }'", ""},
+			{"perl -e 'for (1..12) { $end = (times)[0] + .1; 1 while (times)[0] < $end; sleep 1 }'", ""},
 			{"while :; do echo x; sleep 1; done", "timeout after "},
 			{"(printf 'half of a line '; yes | tr -d '\\n' | head -c 5000; printf '\\nthe last'; sleep 60) 2>&1", "stdout:\nthe last"},
 		} {
@@ -589,11 +589,9 @@ func TestC9_Conforms(t *testing.T) {
 // A workspace that somebody else made: what it would start is asked about, stays inside, and is
 // bounded; no program is taken from it, and nothing is left of it.
 func TestHostileWorkspace(t *testing.T) {
-	home, caches, dir := folder(t), folder(t), filepath.Join(folder(t), "work") // of one name: the library is compiled once
+	home, caches, dir := folder(t), folder(t), filepath.Join(folder(t), "work") // one for all: the library is compiled once
 	onWalls(t, func(t *testing.T, report *shell.Report) {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		emptied(t, dir)
 		outside := folder(t)
 		write(t, outside+"/secret", secret)
 		steal := "cat " + outside + "/secret; echo gone > " + outside + "/made; echo built"

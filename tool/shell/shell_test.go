@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +23,10 @@ func TestMain(m *testing.M) {
 	shell.Main() // the programs of the tests run in the sandbox
 	if workspace := os.Getenv(parentEnv); workspace != "" {
 		os.Exit(parent(workspace))
+	}
+	// Most tests wait for processes. A -parallel that is given counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

@@ -96,7 +96,7 @@ func TestToolchains(t *testing.T) {
 	} {
 		t.Run(c.program, func(t *testing.T) {
 			t.Parallel()
-			dir, caches := filepath.Join(folder(t), "work"), folder(t) // of one name: the library is compiled once
+			dir, caches := filepath.Join(folder(t), "work"), folder(t) // one for all: the library is compiled once
 			sandboxed(t, func(t *testing.T, report *shell.Report) {
 				if _, err := exec.LookPath(c.program); err != nil {
 					t.Skipf("SKIPPED: %s is not installed", c.program)
@@ -104,9 +104,7 @@ func TestToolchains(t *testing.T) {
 				if out, err := exec.Command(c.program, "--version").CombinedOutput(); err != nil && c.program != "go" {
 					t.Skipf("SKIPPED: %s does not run here: %s", c.program, out) // rustup's cargo without a toolchain
 				}
-				if err := os.RemoveAll(dir); err != nil {
-					t.Fatal(err)
-				}
+				emptied(t, dir)
 				for file, content := range c.files {
 					write(t, filepath.Join(dir, file), strings.ReplaceAll(content, "WALL", t.Name()))
 				}
@@ -119,6 +117,21 @@ func TestToolchains(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// emptied removes what is in a folder. The folder stays, and with it its caches, which are not those of another folder of
+// its name.
+func emptied(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -350,6 +363,7 @@ func cacheNames(t *testing.T, dir string) (names []string) {
 // All build caches together are bounded: those that were not used for longest go, but none that a
 // command is using.
 func TestCaches_AreBounded(t *testing.T) {
+	t.Parallel()
 	sandboxed(t, func(t *testing.T, report *shell.Report) {
 		caches := folder(t)
 		h := newHouse(t, shell.Options{Mode: shell.ModeAny, Report: report, Caches: caches})
