@@ -13,6 +13,7 @@ import (
 // runs to each other, unless the one that has the parent is quicker. Both the server of a run and that of a run below it
 // die.
 func TestServe_Children(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, 1, nil)
 	first := theSeed(t)
 	for i := range *towns {

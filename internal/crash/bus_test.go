@@ -12,6 +12,7 @@ import (
 // TestServe_SharedLimit has two servers with one bus keep max_concurrent of a provider together, while runs of both
 // wait for it.
 func TestServe_SharedLimit(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, 1, nil)
 	w := newTownIn(t, t.TempDir(), 1, townOptions{limits: ", max_concurrent: 1", bus: c.URL()})
 	w.hold = func(string, int) <-chan struct{} {

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
-var trouble = flag.Duration("crash.trouble", 12*time.Second, "how long the clients of TestServe_Cluster begin runs")
+var trouble = flag.Duration("crash.trouble", time.Minute, "how long the clients of TestServe_Cluster begin runs")
 
 // TestServe_Cluster has three servers on a PostgreSQL with a synchronous standby, and a NATS cluster, while at
 // moments that the seed says servers are killed, stopped and ended, nodes of the bus are killed, the bus comes
@@ -33,6 +35,7 @@ var trouble = flag.Duration("crash.trouble", 12*time.Second, "how long the clien
 // to the clients, is cut, stalled in one direction or both, or slow. Each run ends as it does without that, each
 // effect happens once, budgets are exact, and each stream is whole. By the seed, there is no bus.
 func TestServe_Cluster(t *testing.T) {
+	t.Parallel() // beside the others it costs little time: its servers mostly wait
 	first := theSeed(t)
 	for i := range *towns {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) { newCluster(t, first+uint64(i)).story(3, 4) })
@@ -49,25 +52,33 @@ type cluster struct {
 }
 
 // The addresses in the configuration of a cluster are variables of the environment, since each server has its own
-// relays.
+// relays. Other tests run at the same time, so their names end with the seed.
 const (
-	databaseEnv = "TOOLCRIB_CRASH_DATABASE"
-	busEnv      = "TOOLCRIB_CRASH_BUS"
+	databaseEnv = "TOOLCRIB_CRASH_DATABASE_"
+	busEnv      = "TOOLCRIB_CRASH_BUS_"
 )
+
+// setenv sets a variable of the environment for the cluster, and returns its name.
+func (c *cluster) setenv(name, value string) string {
+	name += strconv.FormatUint(c.seed, 10)
+	if err := os.Setenv(name, value); err != nil {
+		c.database.t.Fatal(err)
+	}
+	return name
+}
 
 func newCluster(t *testing.T, seed uint64) *cluster {
 	c := &cluster{seed: seed, database: newReplicated(t)}
-	t.Setenv(databaseEnv, c.database.address())
 	dir := t.TempDir()
 	keys := filepath.Join(dir, "data", env.KeysName)
 	if _, err := postgres.Migrate(t.Context(), c.database.address(), postgres.MigrateOptions{Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
-	o := townOptions{database: "${env:" + databaseEnv + "}", limits: ", max_concurrent: 3", most: *trouble}
+	name := c.setenv(databaseEnv, c.database.address())
+	o := townOptions{database: "${env:" + name + "}", limits: ", max_concurrent: 3", most: *trouble}
 	if seed%4 != 0 {
 		c.bus = natstest.Start(t, 3, nil)
-		o.bus = "${env:" + busEnv + "}"
-		t.Setenv(busEnv, c.bus.URL())
+		o.bus = "${env:" + c.setenv(busEnv, c.bus.URL()) + "}"
 	}
 	c.town = newTownIn(t, dir, seed, o)
 	return c
@@ -84,14 +95,15 @@ func (c *cluster) addSite() {
 		Scheme: "postgres", User: url.UserPassword(postgrestest.User, postgrestest.Password), Path: "/postgres",
 		Host: s.database[0].Address() + "," + s.database[1].Address(), RawQuery: "sslmode=disable",
 	}
-	s.env = []string{databaseEnv + "=" + at.String()}
+	seed := strconv.FormatUint(c.seed, 10)
+	s.env = []string{databaseEnv + seed + "=" + at.String()}
 	if c.bus != nil {
 		var urls []string
 		for i := range 3 {
 			r := relaytest.New(c.t, c.bus.Relay(i).Address())
 			s.bus, urls = append(s.bus, r), append(urls, "nats://"+r.Address())
 		}
-		s.env = append(s.env, busEnv+"="+strings.Join(urls, ","))
+		s.env = append(s.env, busEnv+seed+"="+strings.Join(urls, ","))
 	}
 	c.sites = append(c.sites, s)
 }
@@ -123,7 +135,7 @@ func (c *cluster) story(n, clients int) {
 	enough()
 	all.Wait()
 	c.end()
-	c.t.Setenv(databaseEnv, c.database.address())
+	c.setenv(databaseEnv, c.database.address())
 	problems = append(problems, c.verify()...)
 	if 3*c.lost > c.visited+3 {
 		problems = append(problems, fmt.Sprintf("%d of %d runs were given up", c.lost, c.visited))

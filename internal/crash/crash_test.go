@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,10 @@ func TestMain(m *testing.M) {
 	playServer()
 	playProcess()
 	playHouse()
+	// Most tests wait for processes, clocks and leases. A -parallel that is given counts.
+	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
@@ -155,6 +161,7 @@ func theSeed(t *testing.T) uint64 {
 // run, some of those in which runs start one another, and each kind of event;
 // TestCrash_Sweep takes all points.
 func TestCrash_Sample(t *testing.T) {
+	t.Parallel()
 	h := harness(t)
 	s := newSample(t)
 	var all []Tale
@@ -400,6 +407,7 @@ func TestCrash_Bites(t *testing.T) {
 // A run whose drivers die again and again before anything is achieved is given up,
 // instead of killing one driver after another forever.
 func TestCrash_WorkerLost(t *testing.T) {
+	t.Parallel()
 	h := harness(t)
 	// In the first process append 1 is all up to the request; in each later one append
 	// 1 is taken_up, 2 settles the lost request, 3 is the next.

@@ -280,6 +280,7 @@ func (s *Story) flagged(run *agent.State) error {
 // An MCP server is killed at each message that it gets, before and after it acts on it: a program, and one
 // behind an address. With -short it is a sample.
 func TestCrash_MCPServers(t *testing.T) {
+	t.Parallel()
 	h := harness(t)
 	s := newSample(t)
 	for _, way := range []string{overPipes, overHTTP} {

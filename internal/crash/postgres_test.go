@@ -59,6 +59,7 @@ func (h *Harness) usePostgreSQL(t *testing.T) {
 // TestCrash_PostgreSQL plays scenarios with PostgreSQL, each without a kill, with one and with two; a few of
 // them with -short.
 func TestCrash_PostgreSQL(t *testing.T) {
+	t.Parallel()
 	h, s := harness(t), newSample(t)
 	h.usePostgreSQL(t)
 	var all, once, twice []Tale

@@ -562,6 +562,7 @@ func (w *town) attended(key string) (problems []string) {
 // TestServe_Sample has servers die and stop at moments that the seed says, while clients work with them.
 // Each run ends as it does without that, each effect happens once, and each stream is whole.
 func TestServe_Sample(t *testing.T) {
+	t.Parallel()
 	first := theSeed(t)
 	for i := range *towns {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) { newTown(t, first+uint64(i)).sample(2) })
@@ -596,6 +597,7 @@ func (w *town) sample(n int) {
 // A run of a server that was killed is continued by another one on the same machine at its next look, not only when its
 // lease has ended.
 func TestServe_Killed(t *testing.T) {
+	t.Parallel()
 	if process.Self().Machine == "" {
 		t.Skip("processes are not looked at here")
 	}
@@ -639,6 +641,7 @@ func TestServe_Killed(t *testing.T) {
 // A run of a server that is stopped (SIGSTOP) is continued by another one meanwhile. When the first
 // continues, it leaves the run alone, and its waiting clients get the answer.
 func TestServe_Hung(t *testing.T) {
+	t.Parallel()
 	w := newTown(t, 1)
 	free := make(chan struct{})
 	w.hold = func(_ string, turn int) <-chan struct{} {

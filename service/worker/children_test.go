@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
@@ -281,5 +282,36 @@ func TestChildren_NotTaken(t *testing.T) {
 				t.Errorf("taken up %d times", n)
 			}
 		})
+	}
+}
+
+// Sub-agents of runs of other servers take at most half of the places of a server: with all of them, its own runs could
+// not continue.
+func TestChildren_LeaveRoom(t *testing.T) {
+	w := treeOn(t, "", gives, nil)
+	var all []*worker.Drive
+	for range worker.MaxDrives / 2 {
+		d, err := w.other.Reserve("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	full := w.start("pair").ID()
+	child := w.child(full, 1)
+	waittest.Until(t, "the sub-agent asks its model", func() bool { return w.asked.Load() > 0 })
+	if w.other.HasWorker(child) {
+		t.Error("a server that is half full has taken the run of a sub-agent")
+	}
+	if _, err := w.pool.Cancel(t.Context(), ann, string(full)); err != nil { // its provider answers one at a time
+		t.Fatal(err)
+	}
+	all[0].Release(nil)
+	w.asked.Store(0)
+	run, _ := w.starts("pair") // of which the other server has the second sub-agent
+	close(w.free)
+	w.becomes(run, toolcrib.StatusCompleted)
+	for _, d := range all[1:] {
+		d.Release(nil)
 	}
 }
