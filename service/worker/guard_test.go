@@ -2,11 +2,13 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -47,4 +49,27 @@ func TestPool_RunCannotBeRead(t *testing.T) {
 	}
 	q.forget.Store(false)
 	h.becomes(run, toolcrib.StatusCompleted)
+}
+
+// A cancel that another one overtakes returns the cancelled run.
+func TestPool_CancelledTwice(t *testing.T) {
+	h := poolOn(t, "", time.Minute, nil)
+	d := h.start("asks")
+	h.becomes(d.ID(), toolcrib.StatusWaitingForApproval)
+	<-d.Over()
+	overtaken := 0
+	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
+		return &heard{Journal: j, hear: func(run toolcrib.RunID, events []toolcrib.Event) error {
+			if overtaken++; overtaken > 1 {
+				return nil
+			}
+			end := &journal.Error{Status: toolcrib.StatusCancelled, Code: "cancelled", StopReason: toolcrib.StopCancelled}
+			events = append(slices.Clone(events), toolcrib.Event{Time: time.Now(), Body: end}) // as another process does
+			return h.s.Env.Store.Append(t.Context(), run, h.record(run).LastSeq, events...)
+		}}
+	}
+	run, err := h.pool.Cancel(t.Context(), ann, string(d.ID()))
+	if err != nil || run.Status != toolcrib.StatusCancelled || overtaken == 0 {
+		t.Errorf("%s, %v, overtaken %d times", run.Status, err, overtaken)
+	}
 }

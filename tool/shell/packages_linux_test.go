@@ -85,7 +85,7 @@ func TestPackages_Go(t *testing.T) {
 		}
 	}
 	packaged(t, "go", serve, map[string]string{
-		"go.mod":  "module x\n\ngo 1.20\n\nrequire " + module + " " + version + "\n",
+		"go.mod": "module x\n\ngo 1.20\n\nrequire " + module + " " + version + "\n",
 	}, "export GOPROXY=BASE GONOSUMDB=example.test GOFLAGS=-mod=mod; go mod download && cat $(go list -m -f {{.Dir}} "+module+")/greet.go 2>&1",
 		"downloaded")
 }
