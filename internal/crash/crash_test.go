@@ -9,9 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +33,6 @@ func TestMain(m *testing.M) {
 	playServer()
 	playProcess()
 	playHouse()
-	// Most tests wait for processes, clocks and leases. A -parallel that is given counts.
-	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)); err != nil {
-		panic(err)
-	}
 	os.Exit(m.Run())
 }
 

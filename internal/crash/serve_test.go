@@ -196,7 +196,7 @@ func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 		asked: map[string]int{}, plan: map[int]string{},
 	}
 	var cancel context.CancelFunc
-	w.patient, cancel = context.WithTimeout(t.Context(), 4*time.Minute+o.most)
+	w.patient, cancel = context.WithTimeout(t.Context(), 8*time.Minute+o.most)
 	t.Cleanup(cancel)
 	model, tools := listen(t, http.HandlerFunc(w.model)), listen(t, w.tools())
 	text := fmt.Sprintf(`
