@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -83,6 +84,14 @@ const ByBudgets = "budgets"
 
 // ledger returns the configured budgets of users for a day and a month, or nil if there are no budgets.
 func (s *Service) ledger() (toolcrib.Ledger, error) {
+	list := s.userBudgets()
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return s.Env.Store.Ledger(list)
+}
+
+func (s *Service) userBudgets() []store.UserBudget {
 	c := s.Env.Config
 	list := make([]store.UserBudget, len(c.Budgets))
 	for i, b := range c.Budgets {
@@ -92,8 +101,49 @@ func (s *Service) ledger() (toolcrib.Ledger, error) {
 			RequestsPerMonth: b.RequestsPerMonth, TokensPerMonth: b.TokensPerMonth, CostUSDPerMonth: b.CostUSDPerMonth,
 		}
 	}
-	if len(list) == 0 {
+	return list
+}
+
+// UserBudgets are the limits on the spending of a user, and the spending that counts towards them. Requests in progress
+// are not included.
+type UserBudgets struct {
+	User     string
+	Ceilings []store.Ceiling
+}
+
+// Budgets returns the budgets of users for a day and a month: for administrators those of all users whom a budget names
+// or who have spent something this month, for others their own, and for access tokens none.
+func (s *Service) Budgets(ctx context.Context, who toolcrib.Principal) (all []UserBudgets, err error) {
+	budgets := s.userBudgets()
+	if len(budgets) == 0 || who.Token != "" {
 		return nil, nil
 	}
-	return s.Env.Store.Ledger(list)
+	q := store.UsageQuery{By: store.UsageByUser, Limit: store.MaxUsageRows}
+	names := map[string]bool{}
+	if !env.Admin(who) {
+		q.User, names[who.User] = who.User, true
+	} else {
+		for _, b := range budgets {
+			names[b.User] = b.User != store.EveryUser
+		}
+	}
+	now := time.Now().UTC()
+	var spent [2]map[string]store.UsageRow // today, and this month
+	for i, since := range []time.Time{now, now.AddDate(0, 0, 1-now.Day())} {
+		q.Since, spent[i] = since, map[string]store.UsageRow{}
+		rows, err := s.Env.Store.Usage(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			spent[i][row.Key], names[row.Key] = row, true
+		}
+	}
+	for _, user := range slices.Sorted(maps.Keys(names)) {
+		limits := store.CeilingsOf(budgets, user, now, spent[0][user], spent[1][user])
+		if names[user] && len(limits) > 0 {
+			all = append(all, UserBudgets{user, limits})
+		}
+	}
+	return all, nil
 }

@@ -185,6 +185,31 @@ func (s *Spending) Room(budgets []UserBudget, r toolcrib.Reservation) (output in
 	return output, nil
 }
 
+// Ceiling is a limit of a budget, and the spending that counts towards it.
+type Ceiling struct {
+	Name         string // such as cost_usd_per_day
+	Limit, Spent float64
+	Resets       time.Time
+}
+
+// CeilingsOf returns the limits of the budgets of a user at a time, with the usage since the day and the month began.
+func CeilingsOf(budgets []UserBudget, user string, at time.Time, today, month UsageRow) (all []Ceiling) {
+	resets := NewSpending(at).resets
+	for _, b := range BudgetsOf(budgets, user) {
+		for _, k := range b.buckets() {
+			r := &today
+			if k.month {
+				r = &month
+			}
+			spent := UseSum{Requests: r.Requests, UsageTokens: r.UsageTokens, NanoUSD: nano(r.CostUSD)}
+			if k.limit > 0 {
+				all = append(all, Ceiling{k.name, k.limit, k.unit.of(spent), resets(k.month)})
+			}
+		}
+	}
+	return all
+}
+
 // output returns how many tokens of output the ceiling allows, or -1 if it does not bound them.
 func (k *bucket) output(spent, whole UseSum, r toolcrib.Reservation) int64 {
 	more := k.limit - k.unit.of(spent) - k.unit.of(whole) // in addition to the reservation

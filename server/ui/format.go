@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"duration":  func(d any) string { return duration(language, d) },
 		"number":    func(n any) string { return number(language, toInt(n)) },
 		"money":     func(usd float64) string { return money(language, usd) },
+		"whole":     func(n float64) int64 { return int64(math.Round(n)) },
 		"short":     shortID,
 		"excerpt":   excerptOf,
 		"bytes":     func(r *journal.ToolResult) string { return size(language, max(r.Bytes, int64(len(r.Content)))) },

@@ -150,7 +150,7 @@ func TestStyle_Tokens(t *testing.T) {
 		}
 		for _, m := range use.FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(tokens, m[1]+":") {
-				t.Errorf("%s uses %s, which is no token", name, m[1])
+				t.Errorf("%s uses %s: not a token", name, m[1])
 			}
 		}
 	}

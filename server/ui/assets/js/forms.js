@@ -54,7 +54,26 @@ function show(form, html) {
   }
   if (html === null) box.textContent = form.ownerDocument.body.dataset.unreachable;
   else box.replaceChildren(parse(html));
+  mark(form, box);
   if (html !== "") box.focus();
+}
+
+// mark shows the errors that name a field, by its id in data-field, at that field.
+function mark(form, box) {
+  for (const old of form.querySelectorAll(".field-error")) old.remove();
+  for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  for (const item of box.querySelectorAll("[data-field]")) {
+    const field = document.getElementById(item.dataset.field);
+    if (!field || !form.contains(field)) continue;
+    const text = document.createElement("p");
+    text.className = "field-error";
+    text.id = `${field.id}-error`;
+    text.textContent = item.dataset.text ?? item.textContent;
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", text.id);
+    if (field.matches("fieldset")) field.append(text);
+    else field.after(text);
+  }
 }
 
 // Coming back with the browser's button, a form can be sent again.
