@@ -194,7 +194,7 @@ const slowWrite = time.Minute
 
 func (s *slowWriter) Write(data []byte) (int, error) {
 	if !s.p.wrote {
-		s.p.download("application/x-ndjson", "audit.ndjson")
+		s.p.download("audit.ndjson", "application/x-ndjson")
 	}
 	control := http.NewResponseController(s.p.W)
 	_ = control.SetWriteDeadline(time.Now().Add(slowWrite)) // if the connection supports it
@@ -211,7 +211,7 @@ func downloadHead(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.download("application/json", "head.json")
+	p.download("head.json", "application/json")
 	_, _ = p.W.Write(append(text, '\n')) // the client may have disconnected
 	return nil
 }

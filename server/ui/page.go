@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,7 +203,16 @@ func statusOf(code toolcrib.Code) int {
 	return http.StatusInternalServerError
 }
 
-// Local returns an address of this server to lead to, or "/" if to is not one.
+// download begins an answer that a browser saves as a file.
+func (p *page) download(name, kind string) {
+	p.wrote = true
+	h := p.W.Header()
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
+}
+
+// local returns an address of this server to lead to, or "/" if to is not one.
 func local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||

@@ -227,15 +227,6 @@ func exportRun(p *page) error {
 	return nil
 }
 
-// download begins an answer that a browser saves as a file.
-func (p *page) download(name, kind string) {
-	p.wrote = true
-	h := p.W.Header()
-	h.Set("Content-Type", kind)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
-}
-
 // slow extends the write deadline with each write.
 type slow struct {
 	w       http.ResponseWriter

@@ -181,7 +181,7 @@ func usageCSV(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.download("text/csv; charset=utf-8", "usage-by-"+string(u.By)+".csv")
+	p.download("usage-by-"+string(u.By)+".csv", "text/csv; charset=utf-8")
 	w := csv.NewWriter(p.W)
 	w.UseCRLF = true
 	_ = w.Write(strings.Fields(string(u.By) + ` runs requests input_tokens cached_input_tokens cache_write_tokens
@@ -211,13 +211,4 @@ func cell(text string) string {
 		return "'" + text
 	}
 	return text
-}
-
-// download begins an answer that a browser stores as a file.
-func (p *page) download(kind, name string) {
-	p.wrote = true
-	h := p.W.Header()
-	h.Set("Content-Type", kind)
-	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	p.W.WriteHeader(http.StatusOK)
 }
