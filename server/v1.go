@@ -323,7 +323,7 @@ func (c *call) v1Waits(p *journal.Pending) string {
 	case p.Kind == string(journal.ApprovalInDoubt):
 		what = "Did " + strings.Join(names, ", ") + " take effect? The run waits for a decision."
 	}
-	return what + "\n\nApproval " + p.ApprovalID + ": " + c.origin() + "/api/approvals/" + p.ApprovalID +
+	return what + "\n\nApproval " + p.ApprovalID + ": " + c.origin() + "/approvals/" + p.ApprovalID +
 		" (or: toolcrib approvals show " + p.ApprovalID + "). The run continues after the decision."
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
@@ -28,6 +29,14 @@ func (v *Approval) RunStatus() toolcrib.Status { return v.record.Status }
 
 // Driver returns the kind of process that drives its run, or "" if it is not known, as over HTTP.
 func (v *Approval) Driver() string { return v.record.Driver }
+
+// Session returns the session of its run, or "".
+func (v *Approval) Session() toolcrib.SessionID { return v.record.Session }
+
+// Taint returns the sources of untrusted data that its run has read.
+func (v *Approval) Taint() []string {
+	return strings.FieldsFunc(v.record.Taint, func(r rune) bool { return r == '\n' })
+}
 
 // approvalsOf returns the approvals of a run in their order, from its journal as who may read it.
 func (s *Service) approvalsOf(
@@ -157,6 +166,61 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 		}
 	}
 	return pending, nil
+}
+
+// Waiting returns the IDs of the approvals that [Service.Approvals] returns, newest first. It reads no journal, and so
+// includes an approval of a run whose journal is damaged.
+func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string, error) {
+	ids := []string{}
+	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
+	for rec, err := range s.Env.EachDecidable(ctx, who, f) {
+		if err != nil {
+			return ids, err
+		}
+		if rec.Pending != nil && rec.Pending.ApprovalID != "" && rec.Pending.Run == "" {
+			ids = append(ids, rec.Pending.ApprovalID)
+		}
+	}
+	return ids, nil
+}
+
+// Decided returns the approvals that were decided in the runs with the newest decisions, at most runs of them.
+func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int) ([]*Approval, error) {
+	f := store.AuditFilter{
+		Kinds: []toolcrib.Kind{store.AuditApprovalDecided, store.AuditLimitsRaised}, Limit: store.MaxLimit,
+	}
+	if !(who.Token == "" && agent.MayDecide(who, "")) {
+		f.User = who.User
+	}
+	page, err := s.Env.Store.Audit(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Approval
+	seen := map[toolcrib.RunID]bool{}
+	for _, e := range page.Entries {
+		if len(seen) == runs || seen[e.Run] {
+			continue
+		}
+		seen[e.Run] = true
+		rec, err := s.Env.Store.Run(ctx, e.Run)
+		if errors.Is(err, toolcrib.ErrNotFound) || err == nil && !env.Decides(who, &rec) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		views, _ := s.approvalsOf(ctx, who, rec) // runs show reports a journal that cannot be read
+		for _, v := range views {
+			if len(v.Decisions) > 0 {
+				all = append(all, v)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Approval) int {
+		return b.Decisions[len(b.Decisions)-1].At.Compare(a.Decisions[len(a.Decisions)-1].At)
+	})
+	return all, nil
 }
 
 // decidedLooked is the number of the newest runs in which an approval is looked for that is no longer pending.

@@ -1,10 +1,410 @@
 package ui
 
-import "net/http"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
 
-// approvalRoutes returns the routes of the page approvals.
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
+	remembering "github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// approvalRoutes returns the routes of the page approvals. None of the method GET decides: programs follow links.
 func approvalRoutes() []Route {
 	return []Route{
-		{Pattern: "GET /approvals", do: func(p *page) error { return p.render("approvals", http.StatusOK, nil) }},
+		{Pattern: "GET /approvals", do: (*page).inbox},
+		{Pattern: "GET /approvals/live", do: (*page).liveApprovals},
+		{Pattern: "GET /approvals/{id}", do: (*page).showApproval},
+		{Pattern: "POST /approvals/{id}", do: (*page).decide},
+		{Pattern: "GET /approvals/{id}/edit", do: (*page).showEdit},
+		{Pattern: "POST /approvals/{id}/edit", do: (*page).edit},
+	}
+}
+
+// The filters of the inbox.
+const (
+	showOpen    = "open"    // who may decide
+	showMine    = "mine"    // of the own runs, even if another person must decide
+	showDecided = "decided" // the last ones
+)
+
+// maxDecidedRuns bounds the runs whose decided approvals are shown.
+const maxDecidedRuns = 30
+
+// inboxView is the data of the page approvals.
+type inboxView struct {
+	Show  string
+	Shows []string
+	Items []inboxItem
+	Said  string // key of a text about the last decision, or ""
+}
+
+// inboxItem is an approval in a list.
+type inboxItem struct {
+	*service.Approval
+	Tools   []string
+	Another bool // another person must approve
+	Tainted bool
+	Last    *api.ApprovalWord // last decision, or nil
+}
+
+func (p *page) inbox() error {
+	v := inboxView{Show: p.R.FormValue("show"), Shows: []string{showOpen, showMine, showDecided}, Said: p.said()}
+	if v.Show == "" {
+		v.Show = showOpen
+	} else if !slices.Contains(v.Shows, v.Show) {
+		return bad("show: must be one of %s", strings.Join(v.Shows, ", "))
+	}
+	all, err := p.shown(v.Show)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		v.Items = append(v.Items, p.inboxItem(a))
+	}
+	if p.enhanced() {
+		return p.part("approvals", "inbox", http.StatusOK, v)
+	}
+	return p.render("approvals", http.StatusOK, v)
+}
+
+// shown returns the approvals of a filter.
+func (p *page) shown(show string) ([]*service.Approval, error) {
+	if show == showDecided {
+		return p.Service.Decided(p, p.Who, maxDecidedRuns)
+	}
+	all, err := p.Service.Approvals(p, p.Who)
+	return slices.DeleteFunc(all, func(v *service.Approval) bool {
+		if show == showMine {
+			return v.User != p.Who.User
+		}
+		return p.needsAnother(v)
+	}), err
+}
+
+func (p *page) needsAnother(v *service.Approval) bool {
+	return v.Kind != journal.ApprovalInput && p.Service.NeedsAnother(p.Who, v.User)
+}
+
+func (p *page) inboxItem(v *service.Approval) inboxItem {
+	one := inboxItem{Approval: v, Another: p.needsAnother(v), Tainted: len(v.Taint()) > 0}
+	for _, c := range v.Calls {
+		one.Tools = append(one.Tools, c.Name)
+	}
+	if n := len(v.Decisions); n > 0 {
+		one.Last = &v.Decisions[n-1]
+	}
+	return one
+}
+
+// said returns the key of the text about the decision that led to this page.
+func (p *page) said() string {
+	switch do := p.R.URL.Query().Get("said"); do {
+	case journal.DecisionApprove, journal.DecisionDeny, journal.DecisionRetry, journal.DecisionHappened,
+		journal.DecisionNotHappened, journal.DecisionAnswer, "grant":
+		return "approvals.said_" + do
+	}
+	return ""
+}
+
+// approvalView is the data of the page approval.
+type approvalView struct {
+	Decide   *deciding
+	Before   []before // what was decided about calls like these
+	Kept     []kept   // what is remembered for such calls
+	Queue    []inboxItem
+	Prev     string // the approvals around this one in the inbox
+	Next     string
+	RunShown bool // its run may be shown to this person
+	Conflict bool // a decision came too late
+	Said     string
+}
+
+// before is a decision about a call of the same tool.
+type before struct {
+	ID, Tool, Agent, User string
+	Word                  *api.ApprovalWord
+	Decision              string // about the call
+}
+
+// kept is a remembered approval.
+type kept struct {
+	store.Remembered
+	Cover cover
+}
+
+var approvalID = lazyregexp.New(`^apr_[0-9A-Z]{26}$`)
+
+// approval returns the approval that the path names.
+func (p *page) approval() (*service.Approval, error) {
+	id := p.R.PathValue("id")
+	if !approvalID.MatchString(id) {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "")
+	}
+	return p.Service.Approval(p, p.Who, id)
+}
+
+func (p *page) showApproval() error {
+	v, err := p.approval()
+	if err != nil {
+		return err
+	}
+	if p.enhanced() {
+		return p.part("approval", "outcome", http.StatusOK, v)
+	}
+	return p.render("approval", http.StatusOK, p.approvalView(v))
+}
+
+// maxBefore bounds the earlier decisions that are shown.
+const maxBefore = 5
+
+func (p *page) approvalView(v *service.Approval) *approvalView {
+	view := &approvalView{Decide: p.decideData(v), RunShown: env.Visible(p.Who, v.User), Said: p.said()}
+	tools := map[string]bool{}
+	for _, c := range v.Calls {
+		tools[c.Name] = true
+	}
+	if v.Status == api.ApprovalPending {
+		if open, err := p.shown(showOpen); err == nil { // the approval itself can be shown
+			view.queue(p, v, open)
+		}
+	}
+	if v.Kind != journal.ApprovalCall {
+		return view
+	}
+	if all, err := p.Service.Decided(p, p.Who, maxDecidedRuns); err == nil {
+		view.Before = decidedBefore(v, all, tools)
+	}
+	if all, err := p.Service.Policy.Remembered(p, p.Who, false, store.MaxLimit); err == nil {
+		for _, m := range all {
+			if tools[m.Tool] && m.User == v.User && len(view.Kept) < maxBefore {
+				covers := remembering.RememberedCalls(m)
+				view.Kept = append(view.Kept, kept{m, coverOf(kindOf(&covers), &covers, &journal.ApprovalItem{}, false)})
+			}
+		}
+	}
+	return view
+}
+
+// kindOf returns the kind of calls to which a remembered approval applies.
+func kindOf(m *journal.Remembered) string {
+	switch {
+	case m.Program != "":
+		return journal.RememberProgram
+	case m.Arguments != nil:
+		return journal.RememberArguments
+	case m.Folder:
+		return journal.RememberFolder
+	case m.Path != "":
+		return journal.RememberPath
+	}
+	return journal.RememberTool
+}
+
+// queue adds the open approvals, and those before and after this one.
+func (view *approvalView) queue(p *page, v *service.Approval, open []*service.Approval) {
+	at := slices.IndexFunc(open, func(o *service.Approval) bool { return o.ID == v.ID })
+	for i, o := range open {
+		if i < maxQueue {
+			view.Queue = append(view.Queue, p.inboxItem(o))
+		}
+		if at >= 0 && i == at-1 {
+			view.Prev = o.ID
+		}
+		if at >= 0 && i == at+1 {
+			view.Next = o.ID
+		}
+	}
+}
+
+// maxQueue bounds the open approvals that are listed beside one.
+const maxQueue = 50
+
+// decidedBefore returns the decisions about calls of the same tools, those for the same agent first.
+func decidedBefore(v *service.Approval, all []*service.Approval, tools map[string]bool) (list []before) {
+	for _, same := range []bool{true, false} {
+		for _, o := range all {
+			if o.ID == v.ID || (o.Agent == v.Agent) != same {
+				continue
+			}
+			for _, c := range o.Calls {
+				if tools[c.Name] && c.Decision != "" && len(list) < maxBefore {
+					list = append(list, before{o.ID, c.Name, o.Agent, o.User, &o.Decisions[len(o.Decisions)-1], c.Decision})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// editView is the data of the page edit.
+type editView struct {
+	*service.Approval
+	Call    decidingCall
+	Another bool
+	Form    *field
+	JSON    string
+	Wrong   string        // why JSON is not valid
+	Shown   *decidingCall // the call with the new arguments, or nil
+}
+
+// editing returns the call to edit, with the form for its arguments.
+func (p *page) editing() (*editView, error) {
+	v, err := p.approval()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(v.Calls, func(c api.ApprovalCall) bool { return c.ID == p.R.FormValue("call") })
+	if i < 0 || v.Kind != journal.ApprovalCall {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "")
+	}
+	e := &editView{Approval: v, Call: newDecidingCall(v, &v.Calls[i]), Another: p.needsAnother(v)}
+	e.JSON = prettyEscaped(e.Call.Arguments)
+	if tool, err := p.Service.Policy.Tool(p, p.Who, e.Call.Name); err == nil {
+		e.Form = fieldsOf(tool.Parameters, "f", e.Call.Arguments)
+	}
+	return e, nil
+}
+
+func (p *page) showEdit() error {
+	e, err := p.editing()
+	if err != nil {
+		return err
+	}
+	return p.render("approvaledit", http.StatusOK, e)
+}
+
+// edit approves a call with other arguments, or shows what they would change.
+func (p *page) edit() error {
+	e, err := p.editing()
+	if err != nil {
+		return err
+	}
+	do, from, _ := strings.Cut(p.R.PostFormValue("do"), " ")
+	arguments, err := e.read(p, from)
+	if err != nil {
+		if p.enhanced() && from == "fields" {
+			return p.part("approvaledit", "schema-errors", http.StatusBadRequest, e.Form.wrongs())
+		} else if p.enhanced() {
+			return bad("%s", e.Wrong)
+		}
+		return p.render("approvaledit", http.StatusBadRequest, e)
+	}
+	d := service.Decision{
+		CallDecision: journal.CallDecision{Decision: journal.DecisionApprove, Arguments: arguments},
+		Calls:        []string{e.Call.ID}, Digest: p.R.PostFormValue("digest"),
+	}
+	if do == "preview" {
+		err = p.previewEdit(e, d)
+	} else if err = p.record(e.Approval, d); err == nil {
+		return p.done(p.after(e.Approval, journal.DecisionApprove))
+	}
+	switch {
+	case toolcrib.CodeOf(err) == toolcrib.CodeConflict:
+		return p.conflict(e.Approval, err)
+	case toolcrib.CodeOf(err) == toolcrib.CodeBadRequest && !p.enhanced(): // refused by the policy
+		e.Wrong = p.Readable(p.Request, err).Message
+		return p.render("approvaledit", http.StatusBadRequest, e)
+	}
+	return err
+}
+
+// read returns the arguments that the form was sent with.
+func (e *editView) read(p *page, from string) (json.RawMessage, error) {
+	if from == "fields" && e.Form != nil {
+		value, ok := e.Form.valueOf(p.R.PostForm)
+		if !ok {
+			return nil, &wrongFields{e.Form}
+		}
+		e.JSON = prettyEscaped(value)
+		return value, nil
+	}
+	e.JSON = p.R.PostFormValue("arguments")
+	canonical, err := guard.Arguments([]byte(e.JSON))
+	if err != nil {
+		e.Wrong = err.Error()
+	}
+	return canonical, err
+}
+
+// previewEdit shows what a call would do with other arguments.
+func (p *page) previewEdit(e *editView, d service.Decision) error {
+	err := p.Service.Check(p, p.Who, e.Approval, d)
+	if err != nil && !errors.Is(err, agent.ErrFourEyes) { // another person may approve this
+		return err
+	}
+	item, err := p.Service.Edited(p, e.Approval, e.Call.ApprovalItem, d.Arguments)
+	if err != nil {
+		return err
+	}
+	shown := newDecidingCall(e.Approval, &api.ApprovalCall{ApprovalItem: item})
+	e.Shown = &shown
+	if p.enhanced() {
+		return p.part("approvaledit", "edited", http.StatusOK, e)
+	}
+	return p.render("approvaledit", http.StatusOK, e)
+}
+
+// The times of the stream of the inbox.
+const (
+	inboxEvery = time.Second
+	inboxIdle  = 15 * time.Second // until a line that keeps proxies from closing the stream
+)
+
+// liveApprovals streams the IDs of the approvals that wait, whenever they change.
+func (p *page) liveApprovals() error {
+	last := ""
+	h := p.W.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	control := http.NewResponseController(p.W)
+	write := func(text string) error {
+		p.wrote = true
+		_ = control.SetWriteDeadline(time.Now().Add(inboxIdle)) // if the connection supports it
+		if _, err := fmt.Fprint(p.W, text); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	tick := time.NewTicker(inboxEvery)
+	defer tick.Stop()
+	for idle := time.Now(); ; {
+		ids, err := p.Service.Waiting(p, p.Who)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(ids)
+		if err != nil {
+			return err
+		}
+		if now := string(text); now != last {
+			last, idle = now, time.Now()
+			err = write("data: " + now + "\n\n")
+		} else if time.Since(idle) > inboxIdle {
+			idle = time.Now()
+			err = write(": idle\n\n")
+		}
+		if err != nil {
+			return nil // the client has disconnected
+		}
+		select {
+		case <-tick.C:
+		case <-p.Done():
+			return nil
+		case <-p.Pool.Closing():
+			return nil
+		}
 	}
 }

@@ -39,6 +39,8 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"lower":     strings.ToLower,
 		"languages": func() []string { return languages },
 		"join":      strings.Join,
+
+		"decisionSign": decisionSign,
 	}
 }
 

@@ -64,7 +64,7 @@ func (v view) Section() string {
 
 // sections are the entries of the navigation of pages with another name.
 var sections = map[string]string{
-	"run": "runs", "event": "runs", "approval": "approvals", "tool": "tools", "explain": "tools",
+	"run": "runs", "event": "runs", "approval": "approvals", "approvaledit": "approvals", "tool": "tools", "explain": "tools",
 }
 
 // render answers with a page.
@@ -93,7 +93,7 @@ func (p *page) view(name string, data any) view {
 
 // waiting returns the number of approvals that are open. It is only shown, so an error counts as none.
 func (p *page) waiting() int {
-	open, err := p.Service.Approvals(p, p.Who)
+	open, err := p.Service.Waiting(p, p.Who)
 	if err != nil {
 		return 0
 	}

@@ -113,6 +113,9 @@ func New(o Options) *Pool {
 
 var errClosed = errors.New("the server has ended")
 
+// Closing is closed when the pool begins to close.
+func (p *Pool) Closing() <-chan struct{} { return p.ctx.Done() }
+
 // Close leaves the runs to be resumed later, and waits until the workers have stopped or ctx ends.
 func (p *Pool) Close(ctx context.Context) (err error) {
 	p.end(errClosed)
