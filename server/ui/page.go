@@ -64,7 +64,8 @@ func (v view) Section() string {
 
 // sections are the entries of the navigation of pages with another name.
 var sections = map[string]string{
-	"run": "runs", "event": "runs", "approval": "approvals", "approvaledit": "approvals", "tool": "tools", "explain": "tools",
+	"run": "runs", "event": "runs", "checked": "runs", "approval": "approvals", "approvaledit": "approvals",
+	"tool": "tools", "explain": "tools",
 }
 
 // render answers with a page.
