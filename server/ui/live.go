@@ -82,6 +82,7 @@ type live struct {
 	deltas []delta
 	forms  map[string]string // elements of the calls that the model is writing, by their IDs
 	joined map[string]bool   // elements with text
+	status string            // with which the forms of the page were made
 	stale  bool              // the journal has events that were not read
 	idle   bool              // it is time for a ping
 }
@@ -115,7 +116,8 @@ func followRun(p *page) error {
 		return bad("after, from, Last-Event-ID: must be numbers of events")
 	}
 	after = min(after, run.LastSeq)
-	l := &live{page: p, story: newStory(run.ID, max(min(from, after), after-min(after, maxBehind)))}
+	from = max(min(from, after), after-min(after, maxBehind))
+	l := &live{page: p, status: headOf(run).Shown, story: newStory(run.ID, from)}
 	for e, err := range p.Service.JournalAfter(p, p.Who, run.ID, l.story.From) {
 		if err != nil {
 			return err
@@ -271,21 +273,31 @@ func (l *live) sendParts() error {
 			out.Say = say
 		}
 	}
-	head, err := l.head()
-	if err != nil {
+	if err := l.around(&out); err != nil {
 		return err
 	}
-	out.HTML = append(out.HTML, head)
 	return l.out.send(l.story.Last, "parts", out)
 }
 
-// head returns the head of the page as it is now.
-func (l *live) head() (string, error) {
+// around adds the head of the page as it is now and, if the status has changed, its forms.
+func (l *live) around(out *parts) error {
 	run, err := l.Service.FindRun(l, l.Who, string(l.story.Run))
 	if err != nil {
-		return "", err
+		return err
 	}
-	return l.fragment("run", "run-head", headOf(run))
+	h := headOf(run)
+	head, err := l.fragment("run", "run-head", h)
+	if out.HTML = append(out.HTML, head); err != nil || h.Shown == l.status {
+		return err
+	}
+	l.status = h.Shown
+	tools, err := l.toolsOf(h)
+	if err != nil {
+		return err
+	}
+	html, err := l.fragment("run", "run-tools", tools)
+	out.HTML = append(out.HTML, html)
+	return err
 }
 
 // said returns what is announced about an entry, or "". Each is announced once.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -29,8 +30,29 @@ type runPage struct {
 	View       string
 	Story      *story
 	Timeline   *timeline
-	Rounds     int
-	Models     []string
+	Tools      runTools
+}
+
+// runTools is the part of the page with the forms of the run.
+type runTools struct {
+	runHead
+	Once   string
+	Rounds int
+	Models []string
+	Round  string // to fork before
+}
+
+// toolsOf returns the forms of a run.
+func (p *page) toolsOf(h runHead) (runTools, error) {
+	tools := runTools{runHead: h, Once: rand.Text(), Rounds: h.Iterations, Round: p.R.FormValue("round")}
+	if !h.Continue {
+		return tools, nil
+	}
+	models, err := p.Service.Models.List(p.Who, "", true)
+	for _, m := range models {
+		tools.Models = append(tools.Models, m.Name)
+	}
+	return tools, err
 }
 
 // runHead is the part of the page that changes with the state of the run.
@@ -70,7 +92,7 @@ func showRun(p *page) error {
 	if string(run.ID) != id {
 		return p.done("/runs/" + string(run.ID))
 	}
-	d := runPage{Head: headOf(run), View: p.R.FormValue("view"), Rounds: run.Iterations}
+	d := runPage{Head: headOf(run), View: p.R.FormValue("view")}
 	before, err := seqOf(p.R.FormValue("before"))
 	if err != nil {
 		return bad("before: must be the number of an event")
@@ -106,14 +128,8 @@ func (p *page) fill(d *runPage, run service.Run, before toolcrib.Seq) (err error
 		return err
 	}
 	d.Children, d.More = below, next != ""
-	if d.Head.Continue {
-		models, err := p.Service.Models.List(p.Who, "", true)
-		if err != nil {
-			return err
-		}
-		for _, m := range models {
-			d.Models = append(d.Models, m.Name)
-		}
+	if d.Tools, err = p.toolsOf(d.Head); err != nil {
+		return err
 	}
 	if d.Story, err = p.storyOf(run, before); err == nil && d.View == "timeline" {
 		d.Timeline, err = p.timelineOf(run, d.Story)
@@ -210,7 +226,7 @@ func showResult(p *page) error {
 		return errNoPage(p)
 	}
 	return p.Service.WriteResult(p, p.Who, run.ID, seq, p.slowly(), func(int64) {
-		p.download(fmt.Sprintf("result-%s-%d.txt", run.ID, seq), "text/plain; charset=utf-8")
+		p.download("text/plain; charset=utf-8", fmt.Sprintf("result-%s-%d.txt", run.ID, seq))
 	})
 }
 
@@ -219,7 +235,7 @@ func exportRun(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.download(string(run.ID)+".jsonl", "application/x-ndjson")
+	p.download("application/x-ndjson", string(run.ID)+".jsonl")
 	if err := p.Service.ExportRun(p, p.Who, string(run.ID), p.slowly()); err != nil {
 		p.Log.Info("a run was not exported whole", "run", run.ID, "error", err)
 		panic(http.ErrAbortHandler) // so that the client sees that it is incomplete

@@ -67,7 +67,7 @@ func TestN25_Story(t *testing.T) {
 	for name, o := range map[string]browsertest.Options{"desktop": {}, "phone": browsertest.Options{}.Phone()} {
 		tab := h.tab("boss", o)
 		tab.Visit(h.url + "/runs/" + string(run.ID))
-		tab.WaitText("#story", "list_dir")
+		tab.WaitText(".ledger", "list_dir")
 		tab.Shot("story-" + name)
 		tab.Axe()
 		if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
@@ -90,10 +90,10 @@ func TestN25_StoryLive(t *testing.T) {
 	h.post(boss, "/api/runs", `{"input": "look", "detach": true}`, &run)
 	tab := h.tab("boss", browsertest.Options{})
 	tab.Visit(h.url + "/runs/" + string(run.ID))
-	tab.WaitText("#story", "The model is answering")
-	tab.WaitText("#story", "list_directory")
-	tab.WaitText("#run-head", "Completed")
-	tab.WaitText("#story .answer strong", "done")
+	tab.WaitText(".ledger", "The model is answering")
+	tab.WaitText(".ledger", "list_directory")
+	tab.WaitText(".run-head", "Completed")
+	tab.WaitText(".ledger .answer strong", "done")
 	tab.Until(`document.querySelector("#announce").textContent === "Completed"`)
 	if n := browsertest.Eval[int](tab, `document.querySelectorAll(".entry-round").length`); n != 2 {
 		t.Errorf("%d rounds", n)

@@ -45,7 +45,7 @@ type story struct {
 
 // item is an entry of a story. Exactly one of the pointers is set.
 type item struct {
-	ID    string // of its element: e and the number of its first event
+	ID    string // of its element; a page may have the stories of several runs
 	Seq   toolcrib.Seq
 	At    time.Time
 	Run   toolcrib.RunID
@@ -79,6 +79,7 @@ type roundPart struct {
 	Condense bool
 	Open     bool         // asked, and not answered
 	Answer   bool         // its text is the answer of the run
+	Asked    toolcrib.Seq // event with the request; 0 = not known
 	Replied  toolcrib.Seq // event with the reply; 0 = none
 	Text     string
 	Thinking string
@@ -212,7 +213,7 @@ func (s *story) took() []*item {
 
 // add adds an entry.
 func (s *story) add(e toolcrib.Event, i item) *item {
-	i.ID, i.Seq, i.At, i.Run = fmt.Sprintf("e%d", e.Seq), e.Seq, e.Time, s.Run
+	i.ID, i.Seq, i.At, i.Run = fmt.Sprintf("e%d-%s", e.Seq, shortID(s.Run)), e.Seq, e.Time, s.Run
 	if !s.closed {
 		s.Items = append(s.Items, &i)
 		s.touch(&i)
@@ -325,7 +326,9 @@ func (s *story) request(e toolcrib.Event, b *journal.ModelRequest) {
 		Number: b.Iteration, Attempt: b.Attempt, Closing: b.Closing, Condense: b.Purpose != "", Open: true,
 	}
 	s.round = s.add(e, item{Round: r})
-	r.ID = s.round.ID
+	if r.ID = s.round.ID; e.Body.EventKind() == journal.KindModelRequest {
+		r.Asked = e.Seq
+	}
 }
 
 // call takes an event about a call.

@@ -16,8 +16,8 @@ export function place(html, list) {
   const old = fresh.id && document.getElementById(fresh.id);
   if (!old) {
     list?.append(fresh);
-  } else if (old.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) {
-    return old; // somebody is typing in it
+  } else if (typing(old)) {
+    return old;
   } else {
     for (const details of old.querySelectorAll("details[id]")) {
       const same = fresh.querySelector(`#${CSS.escape(details.id)}`);
@@ -27,6 +27,13 @@ export function place(html, list) {
   }
   if (fresh.isConnected) fresh.dispatchEvent(new Event("toolcrib:inserted", { bubbles: true }));
   return fresh;
+}
+
+// typing reports whether somebody is typing in an element, or has typed something.
+function typing(element) {
+  return [...element.querySelectorAll("input:not([type=hidden]), textarea, select")].some(
+    (field) => field === document.activeElement || (field.defaultValue ?? field.value) !== field.value,
+  );
 }
 
 // announce tells a text to screen readers.

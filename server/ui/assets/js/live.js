@@ -4,8 +4,8 @@ import { announce, place } from "./dom.js";
 const most = 400; // entries on a page; the oldest are left to a link
 
 export default function live(root) {
-  const list = root.querySelector("#story");
-  const state = root.querySelector("#live-state");
+  const list = root.querySelector(".ledger");
+  const state = root.querySelector(".live");
   let last = root.dataset.after;
   let tries = 0;
 
@@ -20,8 +20,8 @@ export default function live(root) {
     parts({ html, say }) {
       follow(() => {
         for (const one of html) {
-          const into = one.match(/^<li id="[a-z0-9-]+" data-in="([a-z0-9-]+)"/);
-          place(one, into ? document.getElementById(into[1]) : list);
+          const into = one.match(/^<li id="[^"]+" data-in="([^"]+)"/);
+          place(one, into ? document.getElementById(into[1]) : one.startsWith("<li") ? list : null);
         }
         trim();
       });
