@@ -18,7 +18,7 @@ const asking = `- tool_calls:
 `
 
 // api sends a request to the API, as the user of a token, and decodes the answer.
-func (h *house) ask(token, method, path, body string, out any) int {
+func (h *house) call(token, method, path, body string, out any) int {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
 	if err != nil {
@@ -44,7 +44,7 @@ func (h *house) ask(token, method, path, body string, out any) int {
 // ask starts a run of a user that waits, and returns the ID of its approval.
 func (h *house) ask(user, agent string) (run service.Run) {
 	h.t.Helper()
-	h.ask(h.token(user), "POST", "/api/runs", `{"agent":"`+agent+`","input":"go"}`, &run)
+	h.call(h.token(user), "POST", "/api/runs", `{"agent":"`+agent+`","input":"go"}`, &run)
 	if run.Pending == nil {
 		h.t.Fatalf("the run does not wait: %+v", run)
 	}
