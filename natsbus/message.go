@@ -300,6 +300,9 @@ func (b *Bus) leave() {
 	_ = b.conn.FlushTimeout(repairEvery)
 }
 
+// Live reports whether there is a cluster, which carries all messages.
+func (b *Bus) Live() bool { return b.conn != nil }
+
 // Alone reports whether there are no other servers of the database, as [Bus.Others] returns them.
 func (b *Bus) Alone() bool { return len(b.Others()) == 0 }
 

@@ -112,7 +112,11 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 	state, err := d.carry(ctx, nil, func(ctx context.Context, r *agent.Runner) (*agent.State, error) {
 		return r.Start(ctx, task)
 	})
-	return s.outcome(ctx, who, state, err)
+	out, err := s.outcome(ctx, who, state, err)
+	if err == nil {
+		s.tellReady(ctx, store.RunRecord{ID: out.ID, Driver: env.DriverServer})
+	}
+	return out, err
 }
 
 // Server returns the name of the process of a server on the data folder, or "" if none is running.

@@ -77,6 +77,7 @@ func (s *Service) GiveResults(ctx context.Context, who toolcrib.Principal, run s
 	if _, err := r.GiveResults(ctx, rec.ID, agent.NameOf(who), results); err != nil {
 		return Run{}, err
 	}
+	s.tellReady(ctx, rec)
 	return s.FindRun(ctx, who, string(rec.ID))
 }
 

@@ -79,6 +79,7 @@ func (s *Service) Decide(ctx context.Context, who toolcrib.Principal, v *Approva
 	if err != nil {
 		return api.Decided{}, err
 	}
+	s.tellReady(ctx, v.record)
 	said := journal.ConfirmationResolved{Decision: cmp.Or(d.Decision, journal.DecisionMixed), Calls: decision.Calls}
 	outcome, _ := said.Overall()
 	out := api.Decided{

@@ -43,10 +43,26 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 		return nil
 	}
 	shared := func() bool { return !s.Env.Config.Bus.URL.IsEmpty() && bus.State().Connected }
+	var between worker.Bus = bus
+	if hints := s.Env.Hints(log); hints != nil {
+		between = hints
+	}
 	p := worker.New(worker.Options{
-		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: bus, Shared: shared, Log: log,
+		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: between, Shared: shared, Log: log,
 	})
 	return &Pool{p, s, log, bus}, nil
+}
+
+// tellReady tells the servers of the database that the run at the top of a run can continue. If there is no way to do
+// that, or this process is a server, whose pool continues the run, it does nothing.
+func (s *Service) tellReady(ctx context.Context, rec store.RunRecord) {
+	hints := s.Env.Hints(nil)
+	if hints == nil || s.Env.Driver == env.DriverServer {
+		return
+	}
+	if top, err := s.Env.Top(ctx, rec); err == nil && top.Driver == env.DriverServer { // otherwise they find it
+		worker.TellReady(hints, top.ID)
+	}
 }
 
 // Degraded returns what does not work although runs continue.

@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/version"
 	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/store"
+	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
 // OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
@@ -62,6 +63,17 @@ func (e *Env) OpenBus(ctx context.Context, hash func() string, log *slog.Logger)
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
 	return b, err
+}
+
+// Hints returns the bus of a database that has one of its own, if the configuration has none, or nil.
+func (e *Env) Hints(log *slog.Logger) *postgres.Bus {
+	s, ok := e.Store.(interface {
+		Bus(log *slog.Logger) *postgres.Bus
+	})
+	if !ok || !e.Config.Bus.URL.IsEmpty() {
+		return nil
+	}
+	return s.Bus(log)
 }
 
 // databaseID distinguishes the database from others, also from copies of it with the same keys.

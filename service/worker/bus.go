@@ -15,6 +15,8 @@ type Bus interface {
 	ID() string
 	// Alone reports whether there is no other server now, as far as it is known.
 	Alone() bool
+	// Live reports whether it carries live frames. Otherwise it carries only hints that contain no content.
+	Live() bool
 	// Send sends a message of a kind to all other servers, or to the one with the ID to.
 	Send(kind, to string, body []byte)
 	// Receive calls do for the messages of a kind to all, or to this server, one after another.
@@ -31,7 +33,8 @@ const (
 	// time; if one is lost, they have the events of the store.
 	followMessage = "follow"
 	// liveMessage is a live frame of a run, or says that it has new events, which come from the store. Each has a
-	// number, by which those that come late or twice are left out, and those that are lost are counted.
+	// number, by which those that come late or twice are left out, and those that are lost are counted. If the bus
+	// carries no live frames, it has no number.
 	liveMessage = "live"
 )
 
@@ -47,6 +50,7 @@ type message struct {
 	Run     toolcrib.RunID  `json:"run"`
 	Reader  string          `json:"reader,omitempty"`
 	Attends bool            `json:"attends,omitempty"`
+	Ready   bool            `json:"ready,omitempty"` // the sender does not continue the run
 	Drive   toolcrib.Seq    `json:"drive,omitempty"` // last event before the drive: a later one has a larger number
 	N       uint64          `json:"n,omitempty"`
 	After   toolcrib.Seq    `json:"after,omitempty"`
@@ -67,6 +71,12 @@ type numbered struct {
 	n     uint64
 }
 
+// TellReady tells the servers on a bus that a run can continue. The caller drives no runs.
+func TellReady(bus Bus, run toolcrib.RunID) {
+	body, _ := json.Marshal(message{Run: run, Ready: true}) // cannot fail
+	bus.Send(wakeMessage, "", body)
+}
+
 // listen receives the messages of the other servers.
 func (p *Pool) listen() {
 	receive := func(kind string, do func(*message)) {
@@ -74,8 +84,11 @@ func (p *Pool) listen() {
 			var m message
 			if json.Unmarshal(body, &m) == nil && m.Run != "" {
 				p.mu.Lock()
-				defer p.mu.Unlock()
 				do(&m)
+				p.mu.Unlock()
+				if m.Ready { // one of the servers gets its lease
+					p.put(m.Run)
+				}
 			}
 		})
 	}
@@ -123,7 +136,7 @@ func (p *Pool) tellFollowed(run toolcrib.RunID) {
 	}
 	m := message{Run: run, Reader: p.bus.ID()}
 	for s := range p.follow[run] {
-		m.Attends = m.Attends || s.Attends
+		m.Attends = m.Attends || s.Attends && p.bus.Live()
 	}
 	p.tell(followMessage, "", &m)
 }
@@ -141,6 +154,10 @@ func (p *Pool) tell(kind, to string, m *message) {
 // forward sends a frame of a drive to the servers that have readers of its run, or only to those with attended ones,
 // and reports whether there are some. The pool is locked.
 func (p *Pool) forward(d *Drive, f *queuedFrame, attended, do bool) (some bool) {
+	hints := p.bus != nil && !p.bus.Live()
+	if hints && (f == nil || f.Seq == 0 && f.Event != "") {
+		return false
+	}
 	var m *message
 	for id, r := range d.readers {
 		switch {
@@ -153,7 +170,11 @@ func (p *Pool) forward(d *Drive, f *queuedFrame, attended, do bool) (some bool) 
 		if some = true; !do {
 			continue
 		}
-		if m == nil {
+		switch {
+		case m != nil:
+		case hints:
+			m = &message{Run: d.run}
+		default:
 			d.forwarded++
 			m = &message{
 				Run: d.run, Drive: d.after, N: d.forwarded, After: f.after, Attends: attended,
@@ -175,7 +196,15 @@ func (p *Pool) forward(d *Drive, f *queuedFrame, attended, do bool) (some bool) 
 func (p *Pool) hear(m *message) {
 	last := p.heard[m.Run]
 	readers := p.follow[m.Run]
-	if len(readers) == 0 || p.runs[m.Run] != nil || m.Drive < last.drive || m.Drive == last.drive && m.N <= last.n {
+	switch {
+	case len(readers) == 0 || p.runs[m.Run] != nil:
+		return
+	case m.N == 0: // a hint
+		for s := range readers {
+			s.put(&queuedFrame{remote: true})
+		}
+		return
+	case m.Drive < last.drive || m.Drive == last.drive && m.N <= last.n:
 		return
 	}
 	missed := 0

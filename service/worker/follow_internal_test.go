@@ -74,12 +74,52 @@ func TestUntilSweep(t *testing.T) {
 }
 
 // onBus is a bus that keeps the last message.
-type onBus struct{ last []byte }
+type onBus struct {
+	last  []byte
+	hints bool // it carries no live frames
+}
 
 func (*onBus) ID() string                        { return "here" }
 func (*onBus) Alone() bool                       { return false }
 func (b *onBus) Send(_, _ string, body []byte)   { b.last = body }
 func (*onBus) Receive(string, func(body []byte)) {}
+func (b *onBus) Live() bool                      { return !b.hints }
+
+// A bus without live frames carries that there are new events, and no content: neither pieces of replies nor questions.
+func TestBus_HintsHaveNoContent(t *testing.T) {
+	b := &onBus{hints: true}
+	from := &Pool{bus: b, drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{}}
+	s := &Subscription{ready: make(chan struct{}, 1), Attends: true}
+	to := &Pool{
+		bus: b, follow: map[toolcrib.RunID]map[*Subscription]bool{"run_a": {s: true}}, heard: map[toolcrib.RunID]numbered{},
+	}
+	to.tellFollowed("run_a")
+	var m message
+	if err := json.Unmarshal(b.last, &m); err != nil || m.Reader != "here" || m.Attends {
+		t.Fatalf("%s, %v", b.last, err)
+	}
+	d := from.newDrive("run_a")
+	d.readers = map[string]reader{"there": {until: time.Now().Add(time.Hour)}}
+	b.last = nil
+	token := queuedFrame{Frame: journal.Frame{Event: journal.FrameToken, Data: journal.TextView{Text: "secret"}}}
+	if from.forward(d, &token, false, true) || from.forward(d, &token, true, true) || from.forward(d, nil, false, false) || b.last != nil {
+		t.Errorf("a live frame counts as sent: %s", b.last)
+	}
+	for seq := range toolcrib.Seq(3) {
+		kept := queuedFrame{Frame: journal.Frame{Seq: seq + 1, Event: string(journal.KindMessage), Data: "secret"}, after: seq + 1}
+		if !from.forward(d, &kept, false, true) || string(b.last) != `{"run":"run_a"}` {
+			t.Errorf("the hint is %s", b.last)
+		}
+		m = message{}
+		if err := json.Unmarshal(b.last, &m); err != nil {
+			t.Fatal(err)
+		}
+		to.hear(&m)
+	}
+	if len(s.queue) == 0 || !s.queue[0].remote || s.missed != 0 {
+		t.Errorf("the reader has %+v, %d left out", s.queue, s.missed)
+	}
+}
 
 // Pieces of an earlier drive that come late are left out, whatever the clocks of the servers.
 func TestBus_DrivesInOrder(t *testing.T) {

@@ -3,8 +3,14 @@
 package postgres_test
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
@@ -31,4 +37,137 @@ func TestIdentity(t *testing.T) {
 	if ids[0] != ids[1] || ids[0] == ids[2] {
 		t.Errorf("identities %q: the first two are the same database, the third is a copy", ids)
 	}
+}
+
+// hears returns what a bus receives of a kind, once it listens.
+func hears(t *testing.T, b *postgres.Bus, kind string) chan string {
+	t.Helper()
+	got := make(chan string, 10_000)
+	b.Receive(kind, func(body []byte) { got <- string(body) })
+	waittest.Until(t, "it listens", b.Listening)
+	return got
+}
+
+// drained is what has come until a mark, which the others send last.
+func drained(t *testing.T, got chan string, mark func()) (all []string) {
+	t.Helper()
+	mark()
+	for {
+		select {
+		case one := <-got:
+			if one == "mark" {
+				return all
+			}
+			all = append(all, one)
+		case <-time.After(time.Minute):
+			t.Fatal("the mark has not come; before it came", all)
+		}
+	}
+}
+
+// Hints come to the others, or to the one that they are for, each once however often it was sent at a time, and in any
+// number.
+func TestBus(t *testing.T) {
+	_, stores := two(t)
+	a, b := stores[0].Bus(nil), stores[1].Bus(nil)
+	wakes, own := hears(t, a, "wake"), hears(t, b, "wake")
+	for range 100 {
+		b.Send("wake", "", []byte("run_1"))
+	}
+	b.Send("wake", a.ID(), []byte("run 2"))
+	b.Send("wake", b.ID(), []byte("not for a"))
+	b.Send("other", "", []byte("nobody reads it"))
+	b.Send("wake", "", []byte(strings.Repeat("x", 10_000)))
+	one := <-wakes
+	other := <-wakes
+	if one+other != "run_1run 2" && one+other != "run 2run_1" {
+		t.Errorf("%q, %q", one, other)
+	}
+	for i := range 3000 {
+		b.Send("wake", "", fmt.Append(nil, i))
+	}
+	seen := map[string]bool{}
+	for len(seen) < 3000 {
+		seen[<-wakes] = true
+	}
+	if more := drained(t, wakes, func() { b.Send("wake", "", []byte("mark")) }); len(more) > 0 {
+		t.Errorf("%d more hints, such as %q", len(more), more[0])
+	}
+	if len(own) > 0 {
+		t.Errorf("the sender hears %q", <-own)
+	}
+}
+
+// A server listens again when its connection was cut, also by a database that was away; meanwhile hints are lost. What
+// a store was given before it is closed is sent.
+func TestBus_ListensAgain(t *testing.T) {
+	name, stores := two(t)
+	a := stores[0].Bus(nil)
+	wakes := hears(t, a, "wake")
+	cut := func() {
+		admin(t, "postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = '"+name+"'")
+	}
+	admin(t, "postgres", "ALTER DATABASE "+name+" ALLOW_CONNECTIONS false")
+	cut()
+	waittest.Until(t, "it has lost its connection", func() bool { return !a.Listening() })
+	stores[1].Bus(nil).Send("wake", "", []byte("lost"))
+	admin(t, "postgres", "ALTER DATABASE "+name+" ALLOW_CONNECTIONS true")
+	waittest.Until(t, "it listens again", a.Listening)
+	stores[1].Bus(nil).Send("wake", "", []byte("run_1"))
+	for one := <-wakes; one != "run_1"; one = <-wakes {
+		if one != "lost" { // it was sent when the database was back
+			t.Errorf("got %q", one)
+		}
+	}
+	stores[1].Bus(nil).Send("wake", "", []byte("last"))
+	if err := stores[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if one := <-wakes; one != "last" {
+		t.Errorf("got %q", one)
+	}
+}
+
+// Behind PgBouncer in transaction mode nothing can be listened to, which is found out before LISTEN stays on a connection
+// of others. Sending works.
+func TestBus_Bouncer(t *testing.T) {
+	name, address, keys := migrated(t)
+	at := bouncer(t, name)
+	at.RawQuery = "sslmode=disable&default_query_exec_mode=exec"
+	direct := openAt(t, address, postgres.Options{Keys: keys}).Bus(nil)
+	wakes := hears(t, direct, "wake")
+	log := new(logged)
+	pooled := openAt(t, at.String(), postgres.Options{Keys: keys}).Bus(log.logger())
+	pooled.Receive("wake", func(body []byte) { t.Errorf("got %q", body) })
+	waittest.Until(t, "it gives up", func() bool { return strings.Contains(log.text(), "PgBouncer") })
+	for range 3 {
+		pooled.Send("wake", "", []byte("run_1"))
+		direct.Send("wake", "", []byte("run_2"))
+		if one := <-wakes; one != "run_1" {
+			t.Errorf("got %q", one)
+		}
+	}
+	if pooled.Listening() {
+		t.Error("it listens")
+	}
+}
+
+// logged keeps what is logged.
+type logged struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -12,6 +12,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ type Options struct {
 // Store is an open database. It is safe for use by many goroutines.
 type Store struct {
 	*sqlstore.Store
-	db *database
+	db  *database
+	bus *Bus
 }
 
 // Open opens the database at an address, as libpq takes it. It changes nothing and returns an error if
@@ -134,7 +136,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 		return nil, err
 	}
 	if o.ReadOnly {
-		return &Store{sqlstore.New(made), d}, nil
+		return &Store{sqlstore.New(made), d, newBus(d, rand.Text())}, nil
 	}
 	w, err := openWriter(ctx, d)
 	if err != nil {
@@ -149,7 +151,7 @@ func (d *database) open(ctx context.Context, config *pgxpool.Config, o Options) 
 		return nil, errors.Join(err, w.Close())
 	}
 	made.Writer = w
-	s := &Store{sqlstore.New(made), d}
+	s := &Store{sqlstore.New(made), d, newBus(d, rand.Text())}
 	if err := s.CheckOpened(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
