@@ -139,6 +139,68 @@ func scalar(value any) (any, bool) {
 	return nil, false
 }
 
+// Within returns nil if a scope permits no more than another one, and otherwise an error that says what it would
+// permit. A scope with a limit of calls has none within it: both could be used in full.
+func (s *Scope) Within(outer Scope) error {
+	if s.SignIn {
+		return bad("sign_in is not narrower than who asks for it: it has all of the user's rights")
+	}
+	if outer.SignIn {
+		return nil
+	}
+	if outer.RatePerMinute > 0 || outer.MaxCalls > 0 {
+		return bad("a token with a limit of calls cannot ask for another one")
+	}
+	names := func(what string, inner, outer []string, covers func(outer, inner string) bool) error {
+		for _, name := range inner {
+			if !slices.ContainsFunc(outer, func(o string) bool { return o == name || covers(o, name) }) {
+				return bad("%s: the token that asks for it does not cover %+q", what, clip(name))
+			}
+		}
+		return nil
+	}
+	plain := func(pattern, name string) bool { return !strings.ContainsAny(name, "*?") && matches(pattern, name) }
+	if outer.Agents != nil {
+		if s.Agents == nil {
+			return bad("agents: name those that the token covers, as the one that asks for it does")
+		}
+		if err := names("agents", s.Agents, outer.Agents, plain); err != nil {
+			return err
+		}
+	}
+	if outer.Tools != nil || outer.Capabilities != nil {
+		if s.Tools == nil && s.Capabilities == nil {
+			return bad("tools: name those that the token covers, as the one that asks for it does")
+		}
+		if err := names("tools", s.Tools, outer.Tools, plain); err != nil {
+			return err
+		}
+		if err := names("capabilities", s.Capabilities, outer.Capabilities, coversCapability); err != nil {
+			return err
+		}
+	}
+	for name, allowed := range outer.Params {
+		inner, ok := s.Params[name]
+		if !ok || slices.ContainsFunc(inner, func(v any) bool { return !valueIn(canonical(v), allowed) }) {
+			return bad("params_constraints: the token that asks for it does not cover all values of %+q", name)
+		}
+	}
+	return nil
+}
+
+// canonical returns a value of a scope as arguments have it.
+func canonical(value any) any {
+	one, ok := scalar(value)
+	if n, is := one.(json.Number); is {
+		read, err := guard.JSONLimits{}.Value([]byte(n))
+		one, ok = read, err == nil
+	}
+	if !ok {
+		return nil
+	}
+	return one
+}
+
 var capability = lazyregexp.New(
 	`^([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)*)@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
 

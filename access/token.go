@@ -71,6 +71,8 @@ type Claims struct {
 	ID        string   `json:"jti"`
 	Scope     Scope    `json:"scope"`
 	Via       string   `json:"issued_via"` // how it was issued: cli, api, web, start
+	// Parent is the ID of the token by which it was asked for, or "". It is revoked with that token.
+	Parent string `json:"parent,omitempty"`
 }
 
 // ActsFor returns the user whom the token acts for. caller is the user who presents it, if
@@ -166,9 +168,12 @@ func (s *Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "signer"
 
 // Request is a request for a token.
 type Request struct {
-	// By is the user who asks. An administrator may ask for any user, others for themselves. A
-	// user who acts by a token may not ask, since no token issues another one.
-	By        toolcrib.Principal
+	// By is the user who asks. An administrator may ask for any user, others for themselves. Whoever
+	// acts by a token may ask only with Maker.
+	By toolcrib.Principal
+	// Maker are the claims of the token by which By acts. The new one must be narrower ([Scope.Within]), not live
+	// longer, and is revoked with it.
+	Maker     *Claims
 	Subject   string        // name of a user, or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
 	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL]
@@ -232,6 +237,18 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		IssuedAt: UnixTime(now.Unix()), NotBefore: UnixTime(from.Unix()),
 	}
 	c.Expires = c.NotBefore + UnixTime(r.TTL/time.Second)
+	if m := r.Maker; m != nil {
+		if err := scope.Within(m.Scope); err != nil {
+			return Claims{}, err
+		}
+		if m.Parent != "" {
+			return Claims{}, toolcrib.Errorf(toolcrib.CodeForbidden, "this token was asked for by another one, and asks for none itself")
+		}
+		if c.Parent = m.ID; c.Expires > m.Expires {
+			return Claims{}, bad("a token lives no longer than the one that asks for it, until %s",
+				m.Expires.Time().Format(time.RFC3339))
+		}
+	}
 	if problem := c.check(); problem != "" {
 		return Claims{}, bad("the token cannot be issued: %s", problem)
 	}
@@ -247,7 +264,7 @@ func mayIssue(r Request) (string, error) {
 	switch {
 	case r.By.User == "":
 		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the user who asks for the token is missing")
-	case r.By.Token != "":
+	case r.By.Token != "" && (r.Maker == nil || r.Maker.ID != r.By.Token || subject != r.By.User):
 		return "", toolcrib.Errorf(toolcrib.CodeForbidden,
 			"a token cannot issue another one; log in, or use the command line on the server")
 	case !r.By.Admin && subject != r.By.User:
@@ -441,6 +458,18 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 		return "", err
 	case !issued.Revoked.IsZero():
 		return "the token was revoked", nil
+	}
+	if c.Parent != "" {
+		parent, err := tokens.Token(ctx, c.Parent)
+		switch {
+		case errors.Is(err, toolcrib.ErrNotFound) || err == nil && parent.Claims.Parent != "":
+			return "the token that asked for it was not issued here", nil
+		case err != nil:
+			return "", err
+		}
+		if why, err := WhyRevoked(ctx, users, tokens, parent.Claims); why != "" || err != nil {
+			return why, err
+		}
 	}
 	if c.Subject != Bearer {
 		if why, err := inactive(ctx, users, c.Subject, "its user"); why != "" || err != nil {

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service/people"
 )
@@ -17,6 +19,10 @@ func signInRoutes() []route {
 		r.open = true
 		return r
 	}
+	created := func(r route) route {
+		r.status = http.StatusCreated
+		return r
+	}
 	return []route{
 		open(send(http.MethodPost, "/api/sign-in", "Begin a session, whose cookie the answer sets", (*call).signIn)),
 		open(send(http.MethodPost, "/api/sign-out", "End the session of the cookie; runs continue", (*call).signOut)),
@@ -24,6 +30,13 @@ func signInRoutes() []route {
 			param{"user", kindText, "for administrators: those of this user; * = all"}),
 		send(http.MethodDelete, "/api/web-sessions/{id}", "End a session; others = all own ones but this", (*call).endWebSession),
 		send(http.MethodPost, "/api/password", "Set one's own password, which ends one's other sessions", (*call).setPassword),
+		get("/api/tokens", "Own access tokens, newest first", (*call).ownTokens),
+		created(send(http.MethodPost, "/api/tokens", "Make an access token of one's own, narrower than what asks for it",
+			(*call).createToken)),
+		send(http.MethodDelete, "/api/tokens/{id}", "Revoke an own access token, and those that it has asked for",
+			func(c *call, _ nothing) (people.Token, error) {
+				return c.Service.People.RevokeOwnToken(c, c.who, c.r.PathValue("id"))
+			}),
 		open(send(http.MethodPost, "/api/password/link", "Set a password by a link, once", (*call).useLink)),
 	}
 }
@@ -66,6 +79,43 @@ type PasswordByLink struct {
 // PasswordSet is the user whose password was set.
 type PasswordSet struct {
 	User string `json:"user"`
+}
+
+// TokenList is a list of access tokens, without the tokens themselves.
+type TokenList struct {
+	Tokens []people.Token `json:"tokens"`
+}
+
+// NewTokenRequest asks for an access token. A list that is absent or null restricts nothing, and an empty one permits
+// nothing.
+type NewTokenRequest struct {
+	Label        string           `json:"label,omitempty"`
+	Agents       []string         `json:"agents,omitempty"`
+	Tools        []string         `json:"tools,omitempty"`
+	Capabilities []string         `json:"capabilities,omitempty"`
+	Params       map[string][]any `json:"params_constraints,omitempty"`
+	PerMinute    int64            `json:"rate_limit_per_minute,omitempty"`
+	MaxCalls     int64            `json:"max_calls_total,omitempty"`
+	ExpiresIn    int64            `json:"expires_in,omitempty" jsonschema:"seconds; an hour if absent"`
+	SignIn       bool             `json:"sign_in,omitempty" jsonschema:"refused: administrators give such tokens"`
+}
+
+func (c *call) ownTokens() (TokenList, error) {
+	list, err := c.Service.People.OwnTokens(c, c.who)
+	return TokenList{append([]people.Token{}, list...)}, err
+}
+
+func (c *call) createToken(b NewTokenRequest) (people.Token, error) {
+	const most = int64(access.MaxTTL / time.Second)
+	if b.ExpiresIn < 0 || b.ExpiresIn > most {
+		return people.Token{}, bad("expires_in must be 1 to %d seconds", most)
+	}
+	return c.Service.People.CreateOwnToken(c, c.who, people.TokenRequest{
+		Label: b.Label, TTL: time.Duration(b.ExpiresIn) * time.Second, Via: "api", Scope: access.Scope{
+			Agents: b.Agents, Tools: b.Tools, Capabilities: b.Capabilities, Params: b.Params, RatePerMinute: b.PerMinute,
+			MaxCalls: b.MaxCalls, SignIn: b.SignIn,
+		},
+	})
 }
 
 // noSignIn is the error of a server where nobody signs in.

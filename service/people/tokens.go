@@ -11,6 +11,8 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -96,23 +98,105 @@ func (s *People) CreateToken(ctx context.Context, who toolcrib.Principal, r Toke
 	if err := s.env.CheckSecrets(r.Label, r.Scope); err != nil {
 		return Token{}, err
 	}
+	return s.issue(ctx, access.Request{
+		By: who, Subject: subject, TTL: r.TTL, NotBefore: r.NotBefore, Scope: r.Scope, Via: r.Via,
+	}, r.Label, by)
+}
+
+// maxOwnTokens bounds the tokens of a user that are valid.
+const maxOwnTokens = 200
+
+// CreateOwnToken issues an access token for who asks. It never signs in, so that it has no administration, and what
+// asks by an access token gets one that is narrower, lives no longer, and is revoked with it. The token itself is only
+// in the answer.
+func (s *People) CreateOwnToken(ctx context.Context, who toolcrib.Principal, r TokenRequest) (Token, error) {
+	u, err := s.env.Store.Access().User(ctx, who.User)
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound) || who.Actor != "":
+		return Token{}, toolcrib.Errorf(toolcrib.CodeForbidden, "tokens are for users, and %s is none of them", who.User)
+	case err != nil:
+		return Token{}, err
+	case r.User != "" && r.User != u.Name, r.Bearer:
+		return Token{}, toolcrib.Errorf(toolcrib.CodeForbidden, "only administrators issue tokens for others (tokens create)")
+	case r.Scope.SignIn:
+		return Token{}, env.BadRequestf("sign_in is for administrators to give (tokens create --sign-in)")
+	}
+	if err := s.env.CheckSecrets(r.Label, r.Scope); err != nil {
+		return Token{}, err
+	}
+	mine, err := s.allTokens(ctx, u.Name)
+	if err != nil {
+		return Token{}, err
+	}
+	valid := 0
+	for _, t := range mine {
+		if t.Revoked.IsZero() && s.Now().Before(t.Claims.Expires.Time()) {
+			valid++
+		}
+	}
+	if valid >= maxOwnTokens {
+		return Token{}, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s has %d tokens; revoke some first", u.Name, valid)
+	}
+	q := access.Request{By: who, Subject: u.Name, TTL: r.TTL, NotBefore: r.NotBefore, Scope: r.Scope, Via: r.Via}
+	if id := who.TokenID(); id != "" {
+		maker, err := s.env.Store.Access().Token(ctx, id)
+		if err != nil {
+			return Token{}, err
+		}
+		q.Maker = &maker.Claims
+	}
+	return s.issue(ctx, q, r.Label, who.User)
+}
+
+func (s *People) issue(ctx context.Context, q access.Request, label, by string) (Token, error) {
 	signer, err := s.signer()
 	if err != nil {
 		return Token{}, err
 	}
-	text, claims, err := signer.Issue(access.Request{
-		By: who, Subject: subject, TTL: r.TTL, NotBefore: r.NotBefore, Scope: r.Scope, Via: r.Via,
-	}, s.Now())
+	text, claims, err := signer.Issue(q, s.Now())
 	if err != nil {
 		return Token{}, err
 	}
-	c, err := s.env.Store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: r.Label}, by)
+	c, err := s.env.Store.Access().AddToken(ctx, access.Issued{Claims: claims, Label: label}, by)
 	if err != nil {
 		return Token{}, err
 	}
 	t, err := s.tokenOf(ctx, *c.Token)
 	t.Token = text
 	return t, err
+}
+
+// ownTokens returns the tokens of who asks; by an access token, that one and those that it has asked for.
+func (s *People) ownTokens(ctx context.Context, who toolcrib.Principal) (mine []access.Issued, err error) {
+	all, err := s.allTokens(ctx, who.User)
+	for _, t := range all {
+		if who.Token == "" || t.Claims.ID == who.Token || t.Claims.Parent == who.Token {
+			mine = append(mine, t)
+		}
+	}
+	return mine, err
+}
+
+// OwnTokens returns the tokens of who asks, newest first; by an access token, that one and those that it has asked for.
+func (s *People) OwnTokens(ctx context.Context, who toolcrib.Principal) ([]Token, error) {
+	mine, err := s.ownTokens(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	return s.shownTokens(ctx, mine)
+}
+
+// RevokeOwnToken revokes one of OwnTokens by its ID, with those that it has asked for.
+func (s *People) RevokeOwnToken(ctx context.Context, who toolcrib.Principal, id string) (v Token, err error) {
+	mine, err := s.ownTokens(ctx, who)
+	if err != nil {
+		return v, err
+	}
+	i := slices.IndexFunc(mine, func(t access.Issued) bool { return t.Claims.ID == id })
+	if i < 0 {
+		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %+q", guard.Clip(id, access.MaxName))
+	}
+	return s.revoke(ctx, who, mine[i], agent.NameOf(who), false)
 }
 
 // FirstAdministrator is the name of the user that [People.FirstStart] adds.
@@ -180,8 +264,13 @@ func (s *People) Tokens(ctx context.Context, who toolcrib.Principal, user string
 	if err != nil {
 		return nil, err
 	}
+	return s.shownTokens(ctx, all)
+}
+
+// shownTokens returns tokens as front ends show them, newest first.
+func (s *People) shownTokens(ctx context.Context, all []access.Issued) (tokens []Token, err error) {
 	slices.SortStableFunc(all, func(x, y access.Issued) int { return cmp.Compare(y.Claims.IssuedAt, x.Claims.IssuedAt) })
-	tokens := make([]Token, len(all))
+	tokens = make([]Token, len(all))
 	for i, t := range all {
 		if tokens[i], err = s.tokenOf(ctx, t); err != nil {
 			return nil, err
@@ -205,19 +294,38 @@ func (s *People) RevokeToken(
 		return v, false, err
 	}
 	changed = t.Revoked.IsZero()
+	v, err = s.revoke(ctx, who, t, by, cancel)
+	return v, changed, err
+}
+
+// revoke revokes a token, and those that it has asked for, with their sessions and runs.
+func (s *People) revoke(
+	ctx context.Context, who toolcrib.Principal, t access.Issued, by string, cancel bool,
+) (v Token, err error) {
+	all, err := s.allTokens(ctx, t.Claims.Subject)
+	if err != nil {
+		return v, err
+	}
 	c, err := s.env.Store.Access().RevokeToken(ctx, t.Claims.ID, by)
 	if err != nil {
-		return v, false, err
+		return v, err
+	}
+	for _, child := range all {
+		if child.Claims.Parent == t.Claims.ID && child.Revoked.IsZero() {
+			if _, err := s.revoke(ctx, who, child, by, cancel); err != nil {
+				return v, err
+			}
+		}
 	}
 	err = s.endSessions(ctx, func(w *WebSession) bool { return cmp.Or(w.Token, w.SignIn) == t.Claims.ID })
 	if err != nil {
-		return v, changed, err
+		return v, err
 	}
 	if v, err = s.tokenOf(ctx, *c.Token); err == nil {
 		why := string(toolcrib.CodeTokenRevoked) + ": the token was revoked"
 		err = s.endRuns(ctx, who, store.Filter{Token: t.Claims.ID}, why, cancel)
 	}
-	return v, changed, err
+	return v, err
 }
 
 // endRunsOf ends the runs of a user who was disabled or removed, and those of the tokens that they issued.
