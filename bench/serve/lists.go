@@ -32,7 +32,8 @@ var lists = []string{
 	"/api/usage?by=day", "/api/usage?by=user", "/api/usage?by=agent", "/api/usage?by=model", "/api/usage?by=provider",
 	"/api/usage?by=tool", "/api/usage?by=session", "/api/usage?by=run",
 	"/api/usage?by=user&since=%s", "/api/usage?by=agent&user=user7",
-	"/api/usage?by=run&user=user7", "/api/usage?by=day&user=rare", "/api/audit", "/api/audit?user=user7", "/api/audit?user=rare",
+	"/api/usage?by=run&user=user7", "/api/usage?by=day&user=rare", "/api/audit", "/api/audit?user=user7",
+	"/api/audit?user=rare",
 }
 
 // manyStored asks for lists among many runs, with SQLite and with PostgreSQL.

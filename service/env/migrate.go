@@ -6,9 +6,9 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -66,18 +66,15 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 	if err := from.CheckIdle(ctx); err != nil {
 		return "", err
 	}
-	files, err := e.filesToCopy(ctx)
-	if err != nil {
-		return "", err
-	}
-	// Whoever has signed in does so again.
-	passwords, err := from.SomeFiles(ctx, PasswordFolder, PasswordFolder)
-	if err != nil {
-		return "", err
-	}
-	maps.Copy(files, passwords)
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{
-		Keys: keys, From: from.Store, Files: files, For: m.To,
+		Keys: keys, From: from.Store, For: m.To,
+		Files: func(copied map[string][]byte) (map[string][]byte, error) {
+			files, err := e.filesToCopy(ctx)
+			if err == nil {
+				maps.Copy(files, passwordsOf(copied))
+			}
+			return files, err
+		},
 	})
 }
 
@@ -95,20 +92,21 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 	if err := from.CheckIdle(ctx); err != nil {
 		return "", err
 	}
-	files, err := from.SomeFiles(ctx, secret.FileName, MemoryFolder)
-	if err == nil {
-		err = e.writeCopied(ctx, files) // before the database, without which a failed copy can be repeated
-	}
-	if err != nil {
-		return "", err
-	}
-	passwords, err := from.SomeFiles(ctx, PasswordFolder, PasswordFolder)
-	if err != nil {
-		return "", err
-	}
-	to, err := sqlite.Open(ctx, path, sqlite.Options{Keys: keys, From: from.Store, Files: passwords})
+	to, err := sqlite.Open(ctx, path, sqlite.Options{
+		Keys: keys, From: from.Store,
+		Files: func(copied map[string][]byte) (map[string][]byte, error) {
+			return passwordsOf(copied), e.writeCopied(ctx, copied)
+		},
+	})
 	if err != nil {
 		return "", err
 	}
 	return path, to.Close()
+}
+
+// passwordsOf returns the files with passwords. Whoever has signed in does so again.
+func passwordsOf(files map[string][]byte) map[string][]byte {
+	files = maps.Clone(files)
+	maps.DeleteFunc(files, func(name string, _ []byte) bool { return !strings.HasPrefix(name, PasswordFolder+"/") })
+	return files
 }

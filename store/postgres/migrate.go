@@ -22,8 +22,9 @@ type MigrateOptions struct {
 	Keys string
 	// From is copied into a new schema, with its keys. If nil, the schema is empty.
 	From *sqlstore.Store
-	// Files are stored in a new schema in place of those of From. If nil, those of From are.
-	Files map[string][]byte
+	// Files returns the files that are stored in a new schema, from those of From, which was copied; see
+	// [sqlstore.ReplaceFiles]. If nil, those of From are.
+	Files func(copied map[string][]byte) (map[string][]byte, error)
 	// For is the address that stores are opened with. If its role is another one, it gets the rights that
 	// an open store needs.
 	For string
@@ -129,7 +130,7 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 			err = exec(copied)
 		}
 		if err == nil && o.Files != nil {
-			err = sqlstore.ReplaceFiles(ctx, sealing, keys, o.Files, time.Now())
+			err = sqlstore.ReplaceFiles(ctx, sealing, keys, time.Now(), o.Files)
 		}
 	}
 	if err == nil {

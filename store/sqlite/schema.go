@@ -178,7 +178,7 @@ func create(ctx context.Context, path string, o Options) (err error) {
 		err = o.From.CopyTo(ctx, c)
 	}
 	if err == nil && o.Files != nil {
-		err = sqlstore.ReplaceFiles(ctx, c, keys, o.Files, o.Now())
+		err = sqlstore.ReplaceFiles(ctx, c, keys, o.Now(), o.Files)
 	}
 	if err != nil {
 		return err

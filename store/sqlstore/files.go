@@ -213,8 +213,11 @@ func sealFiles(ctx context.Context, c Execer, keys *store.Keys) error {
 	return err
 }
 
-// ReplaceFiles replaces all stored files. c is in a transaction, which ReplaceFiles does not commit.
-func ReplaceFiles(ctx context.Context, c Execer, keys *store.Keys, files map[string][]byte, at time.Time) error {
+// ReplaceFiles replaces all stored files by those that change returns. c is in a transaction, which ReplaceFiles does not
+// commit.
+func ReplaceFiles(
+	ctx context.Context, c Execer, keys *store.Keys, at time.Time, change func(map[string][]byte) (map[string][]byte, error),
+) error {
 	found, err := readSealed(ctx, c)
 	if err != nil {
 		return err
@@ -223,7 +226,16 @@ func ReplaceFiles(ctx context.Context, c Execer, keys *store.Keys, files map[str
 	if s.record, err = found.Open(keys); err != nil {
 		return err
 	}
-	if err := eachFilePlace(ctx, c, keys, s.record.Runs.Add); err != nil {
+	files := make(map[string][]byte)
+	err = eachFile(ctx, c, "", nil, func(f *store.StoredFile) error {
+		files[f.Name] = f.Content
+		s.record.Runs.Add(keys.FilePlace(f.Name, f.Sealed))
+		return f.Check(keys)
+	})
+	if err == nil {
+		files, err = change(files)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := c.Exec(ctx, "DELETE FROM files"); err != nil {
