@@ -22,8 +22,7 @@ type MigrateOptions struct {
 	Keys string
 	// From is copied into a new schema, with its keys. If nil, the schema is empty.
 	From *sqlstore.Store
-	// Files returns the files that are stored in a new schema, from those of From, which was copied; see
-	// [sqlstore.ReplaceFiles]. If nil, those of From are.
+	// Files returns the files of a new schema from those of From. If nil, they are the same.
 	Files func(copied map[string][]byte) (map[string][]byte, error)
 	// For is the address that stores are opened with. If its role is another one, it gets the rights that
 	// an open store needs.

@@ -53,8 +53,7 @@ type Options struct {
 	Now func() time.Time
 	// From is copied into the database when it is created, with its keys. If nil, a new database is empty.
 	From *sqlstore.Store
-	// Files returns the files that are stored in a new database, from those of From, which was copied; see
-	// [sqlstore.ReplaceFiles]. If nil, those of From are.
+	// Files returns the files of a new database from those of From. If nil, they are the same.
 	Files func(copied map[string][]byte) (map[string][]byte, error)
 	// Owner is the process that takes leases of runs. If it has no ID, there are none.
 	Owner store.Owner

@@ -213,10 +213,10 @@ func sealFiles(ctx context.Context, c Execer, keys *store.Keys) error {
 	return err
 }
 
-// ReplaceFiles replaces all stored files by those that change returns. c is in a transaction, which ReplaceFiles does not
-// commit.
+// ReplaceFiles replaces all stored files by those that change returns. c is in a transaction, which it does not commit.
 func ReplaceFiles(
-	ctx context.Context, c Execer, keys *store.Keys, at time.Time, change func(map[string][]byte) (map[string][]byte, error),
+	ctx context.Context, c Execer, keys *store.Keys, at time.Time,
+	change func(map[string][]byte) (map[string][]byte, error),
 ) error {
 	found, err := readSealed(ctx, c)
 	if err != nil {
