@@ -41,7 +41,7 @@ type Leases interface {
 	// A request ends with the lease.
 	RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error
 	// Undriven returns runs with this driver that are queued or running according to their records and
-	// have no lease, or one whose time has passed: at most limit, oldest first, and only those that
+	// have no lease, or one that is late (see [Lease.Late]): at most limit, oldest first, and only those that
 	// began later than the run after, unless that is "" or gone. more reports whether there may be
 	// others. The records are not checked against their seals.
 	Undriven(ctx context.Context, driver string, after toolcrib.RunID, limit int) (
@@ -75,12 +75,19 @@ type Owner struct {
 type Lease struct {
 	Run     toolcrib.RunID
 	Owner   Owner
-	Epoch   int64 // differs each time that a process takes the lease of the run
-	Expired bool  // its time had passed when it was read
+	Epoch   int64         // differs each time that a process takes the lease of the run
+	Left    time.Duration // how long it lasted when it was read
+	Expired bool          // its time had passed when it was read
 
 	// Who asked to cancel the run, with the ID of the access token used, or "".
 	CancelBy, CancelToken string
 }
+
+// Renewals is how often the owner of a lease renews it before its time has passed.
+const Renewals = 3
+
+// Late reports whether the owner has missed a renewal.
+func (l *Lease) Late() bool { return l.Left <= l.Owner.Lease/Renewals }
 
 // LeaseFilter chooses leases. Every field that is not zero must match.
 type LeaseFilter struct {

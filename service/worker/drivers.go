@@ -26,8 +26,6 @@ const (
 	sweepRun toolcrib.RunID = "sweep"
 	// serverLease is how long the lease of ServerRun lasts. Within it, an idle server writes three times.
 	serverLease = 30 * time.Second
-	// renewals is how often a lease is renewed before its time has passed.
-	renewals = 3
 	// cancelEvery is how often a process looks for requests to cancel its runs.
 	cancelEvery = 200 * time.Millisecond
 	// releaseWait is how long a lease may take to be released.
@@ -147,8 +145,9 @@ func (d *Drivers) claim(run toolcrib.RunID, stop func(error)) (of *driven, c *cl
 	return of, c, first
 }
 
-// takeLease takes a lease. It ends those of a process that has died. The owner of one whose time has passed may have
-// been unable to write, like all other processes, so it gets a moment in which the store can be written.
+// takeLease takes a lease. It ends those of a process that has died. The owner of one that is late may have been unable
+// to write, like all other processes, so it gets the time that is left and a moment more, in which the store can be
+// written: after that it has stopped the work.
 func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID, bounded bool) (l store.Lease, err error) {
 	owner, lasts := d.env.Owner(), d.env.Owner().Lease
 	if run == ServerRun {
@@ -160,11 +159,11 @@ func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID, bounded boo
 		case l.Owner.ID == owner.ID:
 		case d.died(&l):
 			err = d.env.Store.EndLeases(ctx, l.Owner.ID)
-		case !l.Expired:
+		case !l.Late():
 			err = store.ErrLeased
 		default:
 			if err = d.env.Store.Writable(ctx); err == nil {
-				err = Pause(ctx, min(l.Owner.Lease, owner.Lease)/renewals)
+				err = Pause(ctx, max(l.Left, 0)+min(l.Owner.Lease, owner.Lease)/store.Renewals)
 			}
 		}
 	}
@@ -348,7 +347,7 @@ func (d *Drivers) pauses() (look, renew time.Duration) {
 	default:
 		look = cancelEvery
 	}
-	return look, lasts/renewals - time.Since(d.kept)
+	return look, lasts/store.Renewals - time.Since(d.kept)
 }
 
 // renewLeases renews all leases. The work on those that were lost stops, and on those that could not be renewed for the

@@ -494,7 +494,9 @@ type hasPassed struct {
 func (s *hasPassed) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {
 	all, err := s.Store.Leases(ctx, f)
 	for i := range all {
-		all[i].Expired = !s.written
+		if !s.written {
+			all[i].Left, all[i].Expired = 0, true
+		}
 	}
 	return all, err
 }

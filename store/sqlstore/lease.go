@@ -17,13 +17,14 @@ import (
 const Clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 // leaseColumns are the columns that [readLease] reads.
-const leaseColumns = "run_id, owner, epoch, expires <= " + Clock + ", lasts, host, machine, pid, started, cancel_by, cancel_token"
+const leaseColumns = "run_id, owner, epoch, expires - " + Clock + ", lasts, host, machine, pid, started, cancel_by, cancel_token"
 
 func readLease(scan Scan) (l store.Lease, err error) {
-	var lasts int64
-	err = scan(&l.Run, &l.Owner.ID, &l.Epoch, &l.Expired, &lasts, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
+	var left, lasts int64
+	err = scan(&l.Run, &l.Owner.ID, &l.Epoch, &left, &lasts, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
 		&l.Owner.Started, &l.CancelBy, &l.CancelToken)
 	l.Owner.Lease = time.Duration(lasts) * time.Microsecond
+	l.Left, l.Expired = time.Duration(left)*time.Microsecond, left <= 0
 	return l, err
 }
 
@@ -165,9 +166,9 @@ func (s *Store) Undriven(
 	ctx context.Context, driver string, after toolcrib.RunID, limit int,
 ) (runs []toolcrib.RunID, more bool, err error) {
 	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
-		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+`)
+		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+` + lasts / ?)
 		AND num > COALESCE((SELECT num FROM runs WHERE id = ?), 0) ORDER BY num LIMIT ?`,
-		[]any{driver, string(after), limit}, func(scan Scan) error {
+		[]any{driver, store.Renewals, string(after), limit}, func(scan Scan) error {
 			var run toolcrib.RunID
 			err := scan(&run)
 			runs = append(runs, run)

@@ -33,7 +33,8 @@ func take(t *testing.T, s store.Store, run toolcrib.RunID, lasts time.Duration) 
 func leased(t *testing.T, s store.Store, of store.Lease) {
 	t.Helper()
 	l, err := s.TakeLease(t.Context(), of.Run, long, false)
-	if !errors.Is(err, store.ErrLeased) || l != of {
+	left := l.Left
+	if l.Left = of.Left; !errors.Is(err, store.ErrLeased) || left <= 0 || l != of {
 		t.Fatalf("%s: %+v, %v, want %+v", of.Run, l, err, of)
 	}
 }
@@ -176,6 +177,21 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	take(t, theirs, "run_b", long)
 	take(t, theirs, "run_c", long)
 	expect(t, "not driven", undriven(10), "run_a")
+	take(t, theirs, "run_b", time.Minute)
+	waittest.Until(t, "a lease is late", func() bool {
+		late := take(t, theirs, "run_c", 3*time.Second)
+		waittest.Until(t, "its owner misses a renewal", func() bool {
+			all, err := ours.Leases(t.Context(), store.LeaseFilter{Runs: []toolcrib.RunID{late.Run}})
+			return err == nil && len(all) == 1 && all[0].Late()
+		})
+		runs := undriven(10)
+		all, err := ours.Leases(t.Context(), store.LeaseFilter{Runs: []toolcrib.RunID{late.Run}})
+		if must(t, err); len(all) != 1 || all[0].Expired {
+			return false // this machine is slow
+		}
+		expect(t, "not driven, or late", runs, "run_a", "run_c")
+		return true
+	})
 	add(t, ours, "run_a", 1, done())
 	add(t, ours, "run_b", 1, &journal.Paused{Pending: journal.Pending{Kind: journal.PendingProvider}, Status: toolcrib.StatusWaitingForProvider})
 	add(t, ours, "run_c", 1, done())
