@@ -41,6 +41,8 @@ type folder struct {
 	ids ids
 
 	line notify.Line // notifications that are still to be sent
+
+	trials trials
 }
 
 // New returns a service. It opens nothing, because many operations need no store.

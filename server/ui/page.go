@@ -12,10 +12,10 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// policy is the Content-Security-Policy: files of this server only, no code in a page, no frame around it. HTML that
-// a module inserts must come through the policy toolcrib of js/dom.js.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
-	"font-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
+// contentPolicy is the Content-Security-Policy: files of this server only, no code in a page, no frame around it. HTML
+// that a module inserts must come through the policy toolcrib of js/dom.js.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+	"connect-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types toolcrib"
 
 // page is a request for a page in progress.
@@ -30,7 +30,7 @@ type page struct {
 func (u *UI) page(r Request) *page {
 	p := &page{UI: u, Request: r, language: languageOf(r.R), theme: themeOf(r.R)}
 	h := r.W.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY") // for browsers that ignore frame-ancestors
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")

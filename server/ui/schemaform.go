@@ -86,6 +86,9 @@ type schema struct {
 	MaxLength   int               `json:"maxLength"`
 }
 
+// Property returns the name of the property.
+func (one *field) Property() string { return one.property }
+
 // oneOrMore is a text or a list of texts.
 type oneOrMore []string
 

@@ -133,6 +133,14 @@ func (p *Policy) SwitchTool(ctx context.Context, who toolcrib.Principal, q Switc
 	return out, err
 }
 
+// Switches returns who switched which tools and groups on or off, for administrators.
+func (p *Policy) Switches(ctx context.Context, who toolcrib.Principal) ([]store.Override, error) {
+	if _, err := env.Administrator(who); err != nil {
+		return nil, err
+	}
+	return p.env.Store.Overrides(ctx, 0)
+}
+
 func (q *SwitchRequest) isAbout(t Tool) bool {
 	if q.Group != "" {
 		return t.Group == q.Group

@@ -1,0 +1,230 @@
+package ui_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/internal/browsertest"
+	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/service"
+)
+
+// sendForm sends a form, and returns the answer.
+func (h *house) sendForm(token, path, body string) (status int, head http.Header, answer string) {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+token)
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	a, err := client.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a.StatusCode, a.Header, string(text)
+}
+
+// approveAll approves what a run waits for, and returns its last call when it has ended.
+func (h *house) approveAll(token string, run *service.Run) (last api.TraceCall) {
+	h.t.Helper()
+	h.post(token, "/api/approvals/"+run.Pending.ApprovalID, `{"decision":"approve","digest":"`+run.Pending.Digest+`"}`, nil)
+	waittest.Until(h.t, "the run has ended", func() bool {
+		now, err := h.service.Run(h.t.Context(), root, string(run.ID))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if now.Status.Ended() {
+			last = now.Trace[len(now.Trace)-1]
+		}
+		return now.Status.Ended()
+	})
+	return last
+}
+
+// twoCalls writes a file, which a person must approve, and then lists the folder.
+const twoCalls = "- tool_calls: [{name: write_file, arguments: {path: a.txt, content: x}}]\n" +
+	"- tool_calls: [{name: list_directory, arguments: {}, id: second}]\n- {text: done}\n"
+
+// mcpServer is an MCP server with tools of these names and texts.
+func mcpServer(t *testing.T, tools ...*sdk.Tool) string {
+	t.Helper()
+	server := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, nil)
+	for _, one := range tools {
+		server.AddTool(one, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: hostileText}}}, nil
+		})
+	}
+	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+// trusts accepts the tools of an MCP server.
+func (h *house) trusts(name string) {
+	h.t.Helper()
+	r, err := h.service.MCP.Review(h.t.Context(), root, name)
+	if err == nil {
+		err = h.service.MCP.Accept(h.t.Context(), root, r, r.Digest)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// hostileText is a text that must never be taken for a part of a page.
+const hostileText = `</p><img src=x onerror=toolcribCanary(1)>"><script>toolcribCanary(1)</script>'\u202e{{.}}javascript:toolcribCanary(1)`
+
+func TestTools_Switch(t *testing.T) { // A6, A7
+	h := open(t, map[string]string{"default": hello, "two": twoCalls}, "")
+	boss := h.token("boss")
+	run := h.runOf(boss, "two", "go")
+	tab := h.tab("boss", browsertest.Options{})
+	tab.Visit(h.url + "/tools?q=list_dir")
+	tab.Axe()
+	tab.Click(`#tool-list_directory button[value=off]`)
+	tab.WaitText("#tool-list_directory .tool-now", "Off")
+	tab.WaitText("#tool-list_directory .tool-now", "by boss")
+	tab.Shot("tools-off")
+	if last := h.approveAll(boss, &run); last.Name != "list_directory" || last.Reason != "tool_disabled" {
+		t.Errorf("the next call of a running run: %+v", last)
+	}
+	const again = "tool=list_directory&to=off&next=/tools"
+	for range 2 {
+		if status, head, text := h.sendForm(boss, "/tools/switch", again); status != http.StatusSeeOther ||
+			head.Get("Location") != "/tools#tool-list_directory" {
+			t.Error(status, head, text)
+		}
+	}
+	alice := h.token("alice")
+	if status, _, text := h.sendForm(alice, "/tools/switch", again); status != http.StatusForbidden {
+		t.Error(status, text)
+	}
+	if _, _, text := h.get(alice, "/tools"); strings.Contains(text, "/tools/switch") || !strings.Contains(text, "tool-list_directory") {
+		t.Error("a user sees switches, or no tools")
+	}
+	tab.Click(`#tool-list_directory button[value=reset]`)
+	tab.WaitText("#tool-list_directory .tool-now", "by default")
+	tab.Visit(h.url + "/tools?group=files")
+	tab.Click(`.tool-group-head button[value=off]`)
+	tab.WaitText("#tool-read_file .tool-now", "group off by boss")
+	tab.Click(`.tool-group-head button[value=reset]`)
+	tab.WaitText("#tool-read_file .tool-now", "by default")
+	for _, body := range []string{"", "tool=a&group=b&to=on", "tool=list_directory&to=x"} {
+		if status, _, _ := h.sendForm(boss, "/tools/switch", body); status != http.StatusBadRequest {
+			t.Error(body, status)
+		}
+	}
+	if status, _, text := h.sendForm(boss, "/tools/switch", "tool=list_dir&to=on"); status != http.StatusNotFound {
+		t.Error(status, text)
+	}
+}
+
+func TestTools_Call(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "tools: {settings: {list_directory: {confirm: always}}}\n")
+	tab := h.tab("boss", browsertest.Options{})
+	tab.Visit(h.url + "/tools/get_runtime_info")
+	tab.Axe()
+	tab.Click(".tool-call .primary")
+	tab.WaitText("#result", "Done")
+	tab.Shot("tool-called")
+	tab.Visit(h.url + "/tools/list_directory")
+	tab.Axe()
+	tab.Shot("tool-form")
+	tab.Visit(h.url + "/tools/read_file")
+	tab.Type("[name='argument/path']", "nothing.txt")
+	tab.Click(".tool-call .primary")
+	tab.WaitText("#result", "Failed")
+	tab.Until(`document.querySelector("[name='argument/path']").value == "nothing.txt"`)
+	boss := h.token("boss")
+	send := func(name, arguments, once string) (int, string, string) {
+		status, head, text := h.sendForm(boss, "/tools/"+name+"/call",
+			url.Values{"agent": {"default"}, "arguments": {arguments}, "once": {once}}.Encode())
+		return status, head.Get("Location"), text
+	}
+	_, first, _ := send("get_runtime_info", "{}", "key")
+	if _, second, _ := send("get_runtime_info", "{}", "key"); first != second || !strings.Contains(first, "?run=run_") {
+		t.Errorf("the form sent twice: %s, %s", first, second)
+	}
+	if _, to, text := send("list_directory", "{}", "a"); !strings.HasPrefix(to, "/approvals/apr_") {
+		t.Error(to, text)
+	}
+	for _, arguments := range []string{`{"path":5}`, `[]`, `{"path":`, `{"a":1,"a":2}`} {
+		if status, _, text := send("read_file", arguments, arguments); status != http.StatusBadRequest ||
+			!strings.Contains(text, strings.ReplaceAll(arguments, `"`, "&#34;")) {
+			t.Error(arguments, status, text)
+		}
+	}
+	for _, path := range []string{"/tools/nothing", "/tools/get_runtime_info?run=run_00000000000000000000000000"} {
+		if status, _, _ := h.get(boss, path); status != http.StatusNotFound {
+			t.Error(path, status)
+		}
+	}
+}
+
+func TestTools_Hostile(t *testing.T) {
+	schema := func(v any) json.RawMessage {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	type object = map[string]any
+	tools := []*sdk.Tool{{
+		Name: "bad", Title: hostileText, Description: hostileText + strings.Repeat(" long", 1000),
+		InputSchema: schema(object{"type": "object", "title": hostileText, "description": hostileText, "properties": object{
+			hostileText: object{"type": "string", "description": hostileText, "default": hostileText},
+			"kind":      object{"enum": []string{hostileText, "b"}, "title": hostileText}, "__proto__": object{"type": "string"},
+		}, "required": []string{hostileText}}),
+	}}
+	for i := range 1000 {
+		tools = append(tools, &sdk.Tool{
+			Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("does a thing ", 10),
+			InputSchema: schema(object{"type": "object", "properties": object{"path": object{"type": "string"}}}),
+		})
+	}
+	h := open(t, map[string]string{"default": hello},
+		"mcpServers: {foe: {url: '"+mcpServer(t, tools[0])+"'}, many: {url: '"+mcpServer(t, tools[1:]...)+"'}}\n")
+	h.trusts("foe")
+	h.trusts("many")
+	tab := h.tab("boss", browsertest.Options{})
+	for _, path := range []string{
+		"/tools?source=mcp:foe", "/tools/foe__bad", "/tools?q=" + url.QueryEscape(hostileText),
+		"/tools?group=" + url.QueryEscape(hostileText),
+	} {
+		tab.Visit(h.url + path)
+		tab.Wait("h1")
+	}
+	boss := h.token("boss")
+	h.get(boss, "/tools") // the first request starts what the next ones use
+	began := time.Now()
+	status, _, text := h.get(boss, "/tools?source=mcp:many")
+	took := time.Since(began)
+	t.Logf("%d bytes in %s", len(text), took)
+	if status != http.StatusOK || len(text) > 150<<10 || strings.Count(text, `id="tool-`) != 100 ||
+		!strings.Contains(text, "from=100") {
+		t.Errorf("a page of 1,000 tools: %d, %d bytes", status, len(text))
+	}
+	if bytes.Contains([]byte(text), []byte("<script>t")) {
+		t.Error("a tool's text is markup")
+	}
+}
