@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
 )
@@ -151,4 +153,49 @@ func TestBus_DrivesInOrder(t *testing.T) {
 	if said != "013" {
 		t.Errorf("pieces %s, want 0, 1 and 3", said)
 	}
+}
+
+// On a bus that doubles, loses, delays and reorders messages, no piece of a reply comes twice or after a later one, and
+// each that does not come is counted, except for those after the last one.
+func TestBus_DoublesAndReorders(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := &onBus{}
+		from := &Pool{bus: b, drives: map[*Drive]bool{}, runs: map[toolcrib.RunID]*Drive{}}
+		d := from.newDrive("run_a")
+		d.readers = map[string]reader{"there": {until: time.Now().Add(time.Hour)}}
+		var sent []message
+		for i := range rapid.IntRange(1, 40).Draw(t, "pieces") {
+			view := journal.TextView{Text: strconv.Itoa(i)}
+			from.forward(d, &queuedFrame{Frame: journal.Frame{Event: journal.FrameToken, Data: view}}, false, true)
+			var m message
+			if err := json.Unmarshal(b.last, &m); err != nil {
+				t.Fatal(err)
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "times") {
+				sent = append(sent, m)
+			}
+		}
+		for i := range sent { // each is delayed by a few others
+			j := min(i+rapid.IntRange(0, 4).Draw(t, "delay"), len(sent)-1)
+			sent[i], sent[j] = sent[j], sent[i]
+		}
+		s := &Subscription{ready: make(chan struct{}, 1)}
+		to := &Pool{
+			bus: b, follow: map[toolcrib.RunID]map[*Subscription]bool{"run_a": {s: true}}, heard: map[toolcrib.RunID]numbered{},
+		}
+		for i := range sent {
+			to.hear(&sent[i])
+		}
+		last := -1
+		for _, f := range s.queue {
+			n, err := strconv.Atoi(f.Data.(journal.TextView).Text)
+			if err != nil || n <= last {
+				t.Fatalf("piece %d after %d, %v", n, last, err)
+			}
+			last = n
+		}
+		if len(s.queue)+s.missed != last+1 {
+			t.Fatalf("%d pieces and %d that are missing, up to piece %d", len(s.queue), s.missed, last)
+		}
+	})
 }

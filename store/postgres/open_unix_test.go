@@ -85,14 +85,23 @@ func TestOpen_Refused(t *testing.T) {
 		}
 	})
 	t.Run("certificates", func(t *testing.T) {
-		for name, host := range map[string]string{"unknown authority": "localhost", "of another host": "another.example"} {
-			ca, address := imposter(t, host)
+		for name, host := range map[string]string{
+			"unknown authority": "localhost", "of another host": "another.example", "expired": "localhost",
+		} {
+			lasts := time.Hour
+			if name == "expired" {
+				lasts = -time.Hour
+			}
+			ca, address := imposter(t, host, lasts)
 			at := "postgres://ann:" + postgrestest.Password + "@" + address + "/x?sslmode=verify-full"
 			if name != "unknown authority" {
 				at += "&sslrootcert=" + ca
 			}
 			_, err := postgres.Open(t.Context(), at, postgres.Options{Keys: "keys"})
 			if !errors.Is(err, store.ErrUnsuitable) || !strings.Contains(err.Error(), "sslrootcert") || strings.Contains(err.Error(), postgrestest.Password) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if name == "expired" && !strings.Contains(err.Error(), "expired") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -119,14 +128,14 @@ func TestOpen_Refused(t *testing.T) {
 }
 
 // imposter listens as a server of PostgreSQL with a certificate for a host, and returns the file of its authority.
-func imposter(t *testing.T, host string) (ca, address string) {
+func imposter(t *testing.T, host string, lasts time.Duration) (ca, address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(lasts), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {

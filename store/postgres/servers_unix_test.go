@@ -10,9 +10,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -344,3 +346,50 @@ func TestX11_WebUsageOfAllServers(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// While the server has no connections left, appends wait for one, and then fail with what to do; nothing is doubled, and
+// a store continues when there are some again.
+func TestServers_TooManyConnections(t *testing.T) {
+	name, _, keys := migrated(t)
+	admin(t, "postgres", "CREATE ROLE "+name+" LOGIN PASSWORD 'x'")
+	admin(t, name, "GRANT USAGE ON SCHEMA toolcrib TO "+name,
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA toolcrib TO "+name,
+		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA toolcrib TO "+name)
+	at := server.URL(name)
+	q := at.Query()
+	q.Set("user", name)
+	q.Set("password", "x")
+	at.User, at.RawQuery = nil, q.Encode()
+	hasty := openAt(t, at.String(), postgres.Options{Keys: keys, BusyTimeout: 300 * time.Millisecond})
+	patient := openAt(t, at.String(), postgres.Options{Keys: keys, BusyTimeout: 2 * time.Minute})
+	for run, s := range map[toolcrib.RunID]*postgres.Store{"run_hasty": hasty, "run_patient": patient} {
+		if err := s.Append(t.Context(), run, 0, numbered(0, true)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t, "postgres", "ALTER ROLE "+name+" CONNECTION LIMIT 0",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+name+"'")
+	waits := make(chan error, 1)
+	go func() { waits <- patient.Append(t.Context(), "run_patient", 1, numbered(1, true)...) }()
+	err := hasty.Append(t.Context(), "run_hasty", 1, numbered(1, true)...)
+	if !errors.Is(err, store.ErrUnreachable) || !strings.Contains(err.Error(), "max_connections") {
+		t.Errorf("without a connection: %v", err)
+	}
+	if _, err := hasty.Run(t.Context(), "run_hasty"); !errors.Is(err, store.ErrUnreachable) {
+		t.Errorf("without a connection: %v", err)
+	}
+	select {
+	case err := <-waits:
+		t.Errorf("it does not wait: %v", err)
+	default:
+	}
+	admin(t, "postgres", "ALTER ROLE "+name+" CONNECTION LIMIT -1")
+	if err := <-waits; err != nil {
+		t.Errorf("with connections again: %v", err)
+	}
+	if err := hasty.Append(t.Context(), "run_hasty", 1, numbered(1, true)...); err != nil {
+		t.Errorf("with connections again: %v", err)
+	}
+	checkNumbered(t, hasty, "run_hasty", 2)
+	checkNumbered(t, hasty, "run_patient", 2)
+}
