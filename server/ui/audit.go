@@ -135,6 +135,7 @@ func verifyAudit(p *page) error {
 	}
 	control := http.NewResponseController(p.W)
 	_ = control.SetWriteDeadline(time.Now().Add(verifyTime + time.Minute)) // if the connection supports it
+	_ = control.SetReadDeadline(time.Time{})                               // the form was read
 	ctx, cancel := context.WithTimeout(p, verifyTime)
 	defer cancel()
 	began := time.Now()

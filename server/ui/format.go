@@ -30,6 +30,8 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"duration":  func(d any) string { return duration(language, d) },
 		"number":    func(n any) string { return number(language, toInt(n)) },
 		"money":     func(usd float64) string { return money(language, usd) },
+		"size":      func(n int64) string { return bytesText(language, n) },
+		"examples":  func() []string { return []string{"1", "2", "3"} },
 		"whole":     func(n float64) int64 { return int64(math.Round(n)) },
 		"short":     shortID,
 		"excerpt":   excerptOf,

@@ -65,7 +65,7 @@ func (v view) Section() string {
 // sections are the entries of the navigation of pages with another name.
 var sections = map[string]string{
 	"run": "runs", "event": "runs", "checked": "runs", "approval": "approvals", "approvaledit": "approvals",
-	"tool": "tools", "explain": "tools",
+	"tool": "tools", "explain": "tools", "sessions": "playground", "compare": "playground",
 }
 
 // render answers with a page.
