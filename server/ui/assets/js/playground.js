@@ -88,6 +88,7 @@ export default function playground(form) {
     const live = Boolean(head?.querySelector("form[action$='/cancel']"));
     for (const one of document.querySelectorAll("[data-while-live]")) one.hidden = !live;
     for (const one of document.querySelectorAll("[data-when-ended]")) one.hidden = live;
+    for (const next of document.querySelectorAll(".story form.decide [name=next]")) next.value = location.pathname + location.search;
   };
   document.addEventListener("toolcrib:inserted", shown);
   document.querySelector(".say")?.addEventListener("toolcrib:done", (event) => {
