@@ -216,6 +216,7 @@ func (r *Runner) childTask(ctx context.Context, c *childFlight) (Task, error) {
 		return Task{}, err
 	}
 	task.Run, task.Parent, task.Depth, task.Driver = c.run, c.parent, p.Depth+1, p.Driver
+	task.Site = p.Site
 	task.Principal, task.Session, task.Workspace, task.Before = p.Principal, p.Session, p.Workspace, c.before
 	task.Prompt, task.RunTools, task.WorkerTools = c.sub.Task, c.sub.Tools, c.offer
 	task.Above, task.Share, task.Taint, task.Ran = passedOn(p), c.share, c.taint, ranBefore(p.Ran)

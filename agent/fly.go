@@ -235,7 +235,7 @@ func (r *Runner) invoke(s *State, f *flight) func(context.Context, string, json.
 			Agent: s.Start.Agent, Principal: s.Start.Principal, Workspace: s.Start.Workspace,
 			RunTools: s.Start.RunTools, Approve: nestedApprove(Approve(s.Start.Approve)), Taint: f.taint,
 			Hosted: Hosted{
-				Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver, SkillTools: s.Start.SkillTools,
+				Parent: s.Run, Depth: s.Start.Depth + 1, Driver: s.Start.Driver, Site: s.Start.Site, SkillTools: s.Start.SkillTools,
 				Skills: s.Start.Skills, Listed: s.Start.Listed, WorkerTools: s.PassedTools(), Above: s.Start.Above,
 				Given: call, Ran: ranBefore(s.Start.Ran),
 			},

@@ -59,7 +59,7 @@ func (r *Runner) Forked(ctx context.Context, run toolcrib.RunID, round int, who 
 		History: history, Taint: taint, Prompt: prompt, Workspace: old.Start.Workspace,
 		RunTools: old.Start.RunTools, Approve: approve, ClientTools: old.Start.ClientTools,
 		Hosted: Hosted{
-			Canary: old.Start.Canary, Driver: old.Start.Driver, Asked: old.Start.Asked,
+			Canary: old.Start.Canary, Driver: old.Start.Driver, Site: old.Start.Site, Asked: old.Start.Asked,
 			ForkedFrom: run, ForkedRound: round, Ran: ran,
 			SkillTools: old.Start.SkillTools, WorkerTools: old.Start.WorkerTools,
 			Skills: old.Start.Skills, Listed: old.Start.Listed, Above: old.Start.Above, Worker: old.Start.Worker,

@@ -80,6 +80,7 @@ type Host struct {
 type Hosted struct {
 	Run    toolcrib.RunID // ID that was assigned before; if "", a new one is made
 	Driver string         // cli or server
+	Site   string         // see [journal.RunStarted]
 	Once   string         // see [journal.RunStarted]
 	Asked  string         // see [journal.RunStarted]
 	// Before is the usage of the session before the run tree. For a child run, Worked includes the

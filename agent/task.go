@@ -194,7 +194,7 @@ func (r *Runner) started(ctx context.Context, task *Task, attached []toolcrib.Pa
 		Agent: task.Agent, Models: models, Principal: task.Principal,
 		Session: task.Session, Before: task.Before, Parent: task.Parent, Depth: task.Depth,
 		ForkedFrom: task.ForkedFrom, ForkedRound: task.ForkedRound, Compact: task.Compact, Ran: r.keptRan(ctx, task.Ran),
-		Workspace: task.Workspace, Driver: task.Driver, Once: task.Once, Asked: task.Asked,
+		Workspace: task.Workspace, Driver: task.Driver, Site: task.Site, Once: task.Once, Asked: task.Asked,
 		System: task.Agent.System, Input: input,
 		RunTools: task.RunTools, SkillTools: task.SkillTools, WorkerTools: task.WorkerTools,
 		Skills: task.Skills, Listed: task.Listed, Approve: string(task.Approve), Given: task.Given, Beside: task.Beside,

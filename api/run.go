@@ -39,6 +39,10 @@ type Run struct {
 	// Interrupted is set if the run was cut off and no process drives it.
 	Interrupted bool   `json:"interrupted,omitempty"`
 	Workspace   string `json:"workspace,omitempty"`
+	// Site identifies the folder of workspaces that has Workspace, where servers may have different ones.
+	Site string `json:"site,omitempty"`
+	// Unreachable is set if the run waits because no running server has its Site.
+	Unreachable bool `json:"workspace_unreachable,omitempty"`
 	// Prompt is the beginning of its prompt, in one line. Only lists have it, on request; it is ""
 	// if the run was pruned.
 	Prompt string `json:"prompt,omitempty"`

@@ -73,6 +73,8 @@ type RunStarted struct {
 	Ran       []RanCall `json:"ran,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Driver    string    `json:"driver,omitempty"` // cli | server
+	// Site identifies the folder of workspaces that has Workspace, where servers may have different ones.
+	Site string `json:"site,omitempty"`
 	// Once is the hash of the request's key, a colon, and the hash of the request. If "", it had no key.
 	Once string `json:"once,omitempty"`
 	// Asked is a digest of the request without its conversation; only a request with the same digest

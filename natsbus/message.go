@@ -223,6 +223,8 @@ type Server struct {
 	Version string    `json:"version"`
 	Config  string    `json:"config,omitempty"` // hash of its configuration
 	Started time.Time `json:"started"`
+	// Site identifies the folder of workspaces of the server. Servers with the same one share a queue.
+	Site string `json:"site,omitempty"`
 }
 
 const (
@@ -303,8 +305,10 @@ func (b *Bus) leave() {
 // Live reports whether there is a cluster, which carries all messages.
 func (b *Bus) Live() bool { return b.conn != nil }
 
-// Alone reports whether there are no other servers of the database, as [Bus.Others] returns them.
-func (b *Bus) Alone() bool { return len(b.Others()) == 0 }
+// Alone reports whether there are no other servers of the database with the same Site, as [Bus.Others] returns them.
+func (b *Bus) Alone() bool {
+	return !slices.ContainsFunc(b.Others(), func(s Server) bool { return s.Site == b.Self.Site })
+}
 
 // Others returns the other servers of the database that were heard of lately. While the bus is gone, it returns those
 // that were there before.

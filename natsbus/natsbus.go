@@ -187,7 +187,7 @@ func (b *Bus) embed(ctx context.Context) (*jobs, error) {
 	if err != nil {
 		return failed(err)
 	}
-	near := &jobs{conn: conn, names: names{"local"}, storage: jetstream.MemoryStorage, bytes: maxMemory}
+	near := &jobs{name: runsName, conn: conn, names: names{"local"}, storage: jetstream.MemoryStorage, bytes: maxMemory}
 	if near.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(patience)); err == nil {
 		_, err = near.declare(ctx)
 	}
@@ -202,6 +202,14 @@ type names struct{ id string }
 
 func (n names) subject(parts ...string) string {
 	return "toolcrib." + version + "." + n.id + "." + strings.Join(parts, ".")
+}
+
+// queueOf returns the name of the queue of the servers with a site.
+func queueOf(site string) string {
+	if site == "" {
+		return runsName
+	}
+	return runsName + "_" + site
 }
 
 func (n names) stream(name string) string { return "toolcrib_" + version + "_" + n.id + "_" + name }
@@ -246,7 +254,8 @@ func (b *Bus) connect() error {
 		return b.explain(err)
 	}
 	b.far = &jobs{
-		conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage, bytes: maxFile, replicas: 3, bus: b,
+		name: queueOf(b.Self.Site), conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage,
+		bytes: maxFile, replicas: 3, bus: b,
 	}
 	return nil
 }

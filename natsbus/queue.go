@@ -24,11 +24,12 @@ const (
 	// removeWait is how long its removal is waited for.
 	removeWait = time.Second
 	workers    = "workers"
-	runs       = "runs"
+	runsName   = "runs"
 )
 
 // jobs is a queue of runs: a stream in which a run is once, and one consumer that all workers share.
 type jobs struct {
+	name     string // of the queue
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	names    names
@@ -42,7 +43,7 @@ type jobs struct {
 // declare makes the stream and its consumer if they are missing, and returns on how many servers the stream is.
 func (j *jobs) declare(ctx context.Context) (copies int, err error) {
 	s, err := makeStream(ctx, j.js, jetstream.StreamConfig{
-		Name: j.names.stream(runs), Subjects: []string{j.names.subject(runs, "*")}, Storage: j.storage, MaxBytes: j.bytes,
+		Name: j.names.stream(j.name), Subjects: []string{j.names.subject(j.name, "*")}, Storage: j.storage, MaxBytes: j.bytes,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxMsgsPerSubject: 1, DiscardNewPerSubject: true,
 		Replicas: j.replicas,
 	})
@@ -60,7 +61,7 @@ func (j *jobs) declare(ctx context.Context) (copies int, err error) {
 
 // put adds a run. It reports false if the run is there already.
 func (j *jobs) put(ctx context.Context, run toolcrib.RunID) (bool, error) {
-	subject, body := j.names.subject(runs, string(run)), []byte(nil)
+	subject, body := j.names.subject(j.name, string(run)), []byte(nil)
 	if j.bus != nil {
 		body = j.bus.seal.seal(subject, nil)
 	}
@@ -90,7 +91,7 @@ func (j *jobs) take(ctx context.Context) (toolcrib.RunID, error) {
 			if !j.sealed(m) {
 				continue
 			}
-			return toolcrib.RunID(strings.TrimPrefix(m.Subject(), j.names.subject(runs, ""))), nil
+			return toolcrib.RunID(strings.TrimPrefix(m.Subject(), j.names.subject(j.name, ""))), nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, jetstream.ErrNoHeartbeat): // the machine may have slept

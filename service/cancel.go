@@ -119,7 +119,18 @@ func (s *Service) Detach(ctx context.Context, who toolcrib.Principal, r StartReq
 	return out, err
 }
 
-// Server returns the name of the process of a server on the data folder, or "" if none is running.
+// Server returns the name of the process of a server that has the workspaces of this data folder, or "" if none is
+// running.
 func (s *Service) Server(ctx context.Context) string {
-	return s.Drivers.Processes(ctx, worker.ServerRun)[worker.ServerRun]
+	site, err := s.Env.Site()
+	if err != nil {
+		return ""
+	}
+	all, _ := s.Drivers.Servers(ctx) // none if they cannot be read
+	for _, server := range all {
+		if server.Site == site {
+			return s.Drivers.NameOf(&server.Owner)
+		}
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/queue"
@@ -23,13 +24,20 @@ type Pool struct {
 	s   *Service
 	log *slog.Logger
 	bus *natsbus.Bus
+
+	unmark func()
 }
 
 // NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
 // runs are queued by the bus. wrap may replace the queue; it may be nil.
 func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) (*Pool, error) {
-	bus, err := s.Env.OpenBus(context.Background(), func() string { return s.Current().Env.Config.Hash() }, log)
+	site, unmark, err := s.enterSite()
 	if err != nil {
+		return nil, err
+	}
+	bus, err := s.Env.OpenBus(context.Background(), func() string { return s.Current().Env.Config.Hash() }, site, log)
+	if err != nil {
+		unmark()
 		return nil, err
 	}
 	var q queue.Queue = bus
@@ -48,9 +56,32 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 		between = hints
 	}
 	p := worker.New(worker.Options{
-		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: between, Shared: shared, Log: log,
+		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: between, Shared: shared, Site: site,
+		Log: log,
 	})
-	return &Pool{p, s, log, bus}, nil
+	return &Pool{p, s, log, bus, unmark}, nil
+}
+
+// enterSite returns the site of the workspaces, and shows other servers that this one shares them until unmark is
+// called. A copy of the workspaces of a running server is refused.
+func (s *Service) enterSite() (site string, unmark func(), err error) {
+	unmark = func() {}
+	if site, err = s.Env.Site(); err != nil || site == "" {
+		return site, unmark, err
+	}
+	if unmark, err = s.Env.MarkSite(); err != nil {
+		return "", nil, err
+	}
+	if err = s.Drivers.Copied(context.Background(), site); err != nil {
+		unmark()
+	}
+	return site, unmark, err
+}
+
+// Close leaves the runs to be resumed later, see [worker.Pool.Close].
+func (p *Pool) Close(ctx context.Context) error {
+	defer p.unmark()
+	return p.Pool.Close(ctx)
 }
 
 // tellReady tells the servers of the database that the run at the top of a run can continue. If there is no way to do
@@ -67,10 +98,14 @@ func (s *Service) tellReady(ctx context.Context, rec store.RunRecord) {
 
 // Degraded returns what does not work although runs continue.
 func (p *Pool) Degraded() []string {
-	if p.bus.State().Connected {
-		return nil
+	var all []string
+	if !p.bus.State().Connected {
+		all = append(all, "bus")
 	}
-	return []string{"bus"}
+	if p.Astray() {
+		all = append(all, "workspaces")
+	}
+	return all
 }
 
 // runner implements [worker.Runner].
@@ -181,6 +216,10 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 		p.Wake(top.ID)
 		return nil, nil
 	}
+	away := p.s.Env.CheckSite(top.ID, top.Site)
+	if away != nil && (q.Approve != "" || q.Add == journal.Granted{} && q.Model == "" && q.Message == "") {
+		return nil, away
+	}
 	if d := p.Drive(top.ID); q.Once != "" && d.Once() == q.Once {
 		return d, nil
 	}
@@ -195,6 +234,11 @@ func (p *Pool) Resume(ctx context.Context, who toolcrib.Principal, q ResumeReque
 	if err := p.s.Current().added(context.WithoutCancel(ctx), who, q); err != nil {
 		d.Release(err)
 		return nil, err
+	}
+	if away != nil { // a server with its workspace continues it
+		d.Release(nil)
+		p.Wake(top.ID)
+		return p.Drive(top.ID), nil
 	}
 	return d, d.Continue(ctx, who, q.Approve, q.Subscription)
 }

@@ -225,6 +225,11 @@ func (p *Prepared) fill(ctx context.Context, task *agent.Task, tell func(string)
 	}
 	task.Workspace, task.Driver, task.Approve, task.RunTools = p.Workspace, p.s.Env.Driver, p.Approve,
 		withClientTools(p.Tools, task.ClientTools)
+	site, err := p.s.Env.Site()
+	if err != nil {
+		return err
+	}
+	task.Site = site
 	if refused, err := p.s.Policy.MayRun(ctx, p.Who, p.Agent.Name); err != nil {
 		return err
 	} else if refused != "" {

@@ -36,6 +36,8 @@ type ResumeRequest struct {
 
 	// Subscription follows the run, for [Pool.Resume]. It may be nil.
 	Subscription *worker.Subscription
+
+	onlyAdds bool // nothing is driven, so the workspace need not be here
 }
 
 // ElsewhereError reports that another process drives the run at the top, and will continue the run below that was to be
@@ -125,6 +127,7 @@ func (s *Service) continuing(state *agent.State) *ForkRequest {
 
 // added appends what a request adds to a run, and does not drive the run.
 func (s *Service) added(ctx context.Context, who toolcrib.Principal, q ResumeRequest) error {
+	q.onlyAdds = true
 	a, err := s.hold(ctx, who, &q, Front{})
 	if err != nil {
 		return err
@@ -234,6 +237,14 @@ func (s *Service) holdRun(ctx context.Context, who toolcrib.Principal, rec store
 		// The token's scope would not apply to it.
 		return nil, toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "run %s was not started by this access token, so it "+
 			"would continue without its scope; resume it without the token", rec.ID)
+	}
+	if !q.onlyAdds {
+		if err = s.Env.CheckSite(rec.ID, a.state.Start.Site); err == nil {
+			err = s.checkWorkspace(a.state)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	approve := cmp.Or(s.keptApprove(a.state), q.Approve, agent.ApproveNone)
 	needed := a.state.Model
@@ -365,6 +376,15 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 	if err != nil {
 		return nil, err
 	}
+	if s.Env.Driver == env.DriverServer { // a person at the command line knows where it is
+		err = s.Env.CheckSite(rec.ID, old.Start.Site)
+	}
+	if err == nil {
+		err = s.checkWorkspace(old)
+	}
+	if err != nil {
+		return nil, err
+	}
 	round, approve := q.Round, cmp.Or(q.Approve, agent.ApproveNone)
 	if round == 0 {
 		round = max(old.Iterations, 1)
@@ -393,6 +413,9 @@ func (s *Service) fork(ctx context.Context, who toolcrib.Principal, q ForkReques
 		if chosen != nil {
 			task.Agent.Model, task.Agent.Fallback, task.Models = chosen.Ref, nil, []journal.ModelInfo{*chosen}
 		}
+		if task.Site, err = s.Env.Site(); err != nil {
+			return nil, err
+		}
 		task.Driver, task.Once, task.Notices = s.Env.Driver, q.Once, append(d.missing, q.why...)
 		prompt := toolcrib.TextMessage(toolcrib.RoleUser, q.Prompt)
 		taint, why, err := s.retrace(ctx, who.User, []toolcrib.Message{prompt})
@@ -419,6 +442,15 @@ func (s *Service) rejoin(ctx context.Context, old *agent.State, task *agent.Task
 	return err
 }
 
+// checkWorkspace returns an error unless the workspace of a stored run is here.
+func (s *Service) checkWorkspace(state *agent.State) error {
+	if info, err := os.Stat(state.Start.Workspace); err != nil || !info.IsDir() {
+		return fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run", state.Run,
+			state.Start.Workspace)
+	}
+	return nil
+}
+
 // driveAgain returns the drive of a stored run under the current configuration. If model is not empty, it opens and
 // returns that model. needed is the index of the model of the run that has to open, or -1 for none.
 func (s *Service) driveAgain(
@@ -426,10 +458,6 @@ func (s *Service) driveAgain(
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
 	s.Env.ReportIgnored(s.Env.Once(s.Env.Notice))
-	if info, err := os.Stat(start.Workspace); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("the workspace of run %s, %s, no longer exists; put it back, or cancel the run",
-			state.Run, start.Workspace)
-	}
 	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // a run of one given call has none
 		if err := s.Models.Reopens(state.Models[needed]); err != nil {
 			return nil, nil, err

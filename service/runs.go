@@ -139,7 +139,38 @@ func (s *Service) runsOf(ctx context.Context, who toolcrib.Principal, recs []sto
 	for i := range recs {
 		runs[i].Interrupted = s.interruptible(&recs[i]) && driven[recs[i].ID] == ""
 	}
+	s.findSites(ctx, recs, runs)
 	return runs
+}
+
+// findSites sets which runs wait for a server with their workspaces.
+func (s *Service) findSites(ctx context.Context, recs []store.RunRecord, runs []Run) {
+	if s.Env.Config.Database.IsEmpty() { // there is one folder of workspaces
+		return
+	}
+	var away []toolcrib.RunID
+	here := ""
+	if s.Env.Driver == env.DriverServer { // a server reaches its own
+		here, _ = s.Env.Site()
+	}
+	for i := range recs {
+		if rec := &recs[i]; rec.Driver == env.DriverServer && rec.Site != "" && rec.Site != here && !rec.Status.Ended() {
+			away = append(away, rec.ID)
+		}
+	}
+	if len(away) == 0 {
+		return
+	}
+	servers, err := s.Drivers.Servers(ctx)
+	if err != nil {
+		return
+	}
+	driven := s.Drivers.Processes(ctx, away...)
+	for i := range recs {
+		rec := &recs[i]
+		runs[i].Unreachable = slices.Contains(away, rec.ID) && driven[rec.ID] == "" &&
+			!slices.ContainsFunc(servers, func(o worker.Server) bool { return o.Site == rec.Site })
+	}
 }
 
 // interruptible reports whether a run of these drivers was interrupted if no process drives it.
@@ -188,6 +219,9 @@ func (s *Service) withRelated(ctx context.Context, who toolcrib.Principal, rec s
 	v := s.runOf(who, rec)
 	v.Driven, v.Driver = !rec.Status.Ended() && s.Drivers.Driven(ctx, rec.ID), rec.Driver
 	v.Interrupted = s.interruptible(&rec) && !v.Driven
+	of := []Run{v}
+	s.findSites(ctx, []store.RunRecord{rec}, of)
+	v = of[0]
 	v.LastSeq, v.Beside = rec.LastSeq, rec.Beside
 	if rec.Parent != "" {
 		if above, err := s.Env.Store.Run(ctx, rec.Parent); err == nil {

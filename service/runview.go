@@ -59,7 +59,7 @@ func (s *Service) runOf(who toolcrib.Principal, rec store.RunRecord) Run {
 		User: rec.User, Actor: rec.Actor, Token: rec.Token,
 		SessionID: rec.Session, ParentID: rec.Parent, Content: rec.Content,
 		Truncated: rec.Truncated, Iterations: rec.Iterations, Usage: rec.Usage, Pending: pendingOf(rec.Pending, nil),
-		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace,
+		Error: rec.Error, CreatedAt: rec.CreatedAt, Workspace: rec.Workspace, Site: rec.Site,
 	}
 	if !rec.EndedAt.IsZero() {
 		ended := rec.EndedAt

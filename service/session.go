@@ -181,6 +181,11 @@ func (p *Prepared) into(ctx context.Context, task *agent.Task) error {
 	if err != nil {
 		return err
 	}
+	if s.Env.Driver == env.DriverServer { // on the command line each run names its own
+		if err := s.Env.CheckSite(run, state.Start.Site); err != nil {
+			return fmt.Errorf("session %s: %w; or begin another session", cmp.Or(j.Name, string(j.Info.ID)), err)
+		}
+	}
 	task.After(state)
 	return nil
 }

@@ -63,13 +63,17 @@ func (s *Service) readyTeam(ctx context.Context, who toolcrib.Principal, r Start
 	if err != nil {
 		return nil, task, err
 	}
+	site, err := s.Env.Site()
+	if err != nil {
+		return nil, task, err
+	}
 	p := &Prepared{Who: policy.RunsAs(who, r.Admin), Approve: r.Approve, s: s, models: &models.Choice{}, tell: r.notice(s)}
 	if p.Workspace, err = s.Policy.Workspace(r.Workspace, nil); err != nil {
 		return nil, task, err
 	}
 	task = agent.Task{
 		Principal: p.Who, Workspace: p.Workspace, Approve: p.Approve,
-		Hosted: agent.Hosted{Once: r.Once, Driver: s.Env.Driver, Notices: notices},
+		Hosted: agent.Hosted{Once: r.Once, Driver: s.Env.Driver, Site: site, Notices: notices},
 	}
 	if err := s.traced(ctx, p.Who, &r, &task); err != nil {
 		return nil, task, err

@@ -40,11 +40,15 @@ type Leases interface {
 	// RequestCancel asks the owner of a lease to cancel the run. If by is "", it withdraws the request.
 	// A request ends with the lease.
 	RequestCancel(ctx context.Context, run toolcrib.RunID, by, token string) error
+	// Describe sets About of a lease of the owner, until the lease is taken again.
+	Describe(ctx context.Context, run toolcrib.RunID, about string) error
+	// Clock returns the time of the database, by which leases end.
+	Clock(ctx context.Context) (time.Time, error)
 	// Undriven returns runs with this driver that are queued or running according to their records and
 	// have no lease, or one that is late (see [Lease.Late]): at most limit, oldest first, and only those that
-	// began later than the run after, unless that is "" or gone. more reports whether there may be
-	// others. The records are not checked against their seals.
-	Undriven(ctx context.Context, driver string, after toolcrib.RunID, limit int) (
+	// began later than the run after, unless that is "" or gone. If site is not "", it leaves out runs with
+	// another one. more reports whether there may be others. The records are not checked against their seals.
+	Undriven(ctx context.Context, driver, site string, after toolcrib.RunID, limit int) (
 		runs []toolcrib.RunID, more bool, err error)
 }
 
@@ -79,6 +83,8 @@ type Lease struct {
 	Left    time.Duration // how long it lasted when it was read
 	Expired bool          // its time had passed when it was read
 
+	About string // what its owner says about itself, see Describe; "" if nothing
+
 	// Who asked to cancel the run, with the ID of the access token used, or "".
 	CancelBy, CancelToken string
 }
@@ -93,6 +99,7 @@ func (l *Lease) Late() bool { return l.Left <= l.Owner.Lease/Renewals }
 type LeaseFilter struct {
 	Runs    []toolcrib.RunID // one of these; if empty, any
 	Machine string           // only leases of other owners with this Machine
+	About   bool             // only leases with About
 	Cancel  bool             // only leases of the owner whose runs are to be cancelled
 }
 

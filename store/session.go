@@ -170,9 +170,11 @@ type RunRecord struct {
 	Error      *journal.RunError   `json:"error,omitempty"`
 	Driver     string              `json:"driver,omitempty"` // cli | server
 	Workspace  string              `json:"workspace,omitempty"`
-	Once       string              `json:"once,omitempty"` // see [journal.RunStarted]
-	CreatedAt  time.Time           `json:"created_at"`
-	EndedAt    time.Time           `json:"ended_at,omitzero"` // zero until the run ends
+	// Site identifies the folder of workspaces that has Workspace; "" if it is not known, or there is only one.
+	Site      string    `json:"site,omitempty"`
+	Once      string    `json:"once,omitempty"` // see [journal.RunStarted]
+	CreatedAt time.Time `json:"created_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"` // zero until the run ends
 	// WaitsSince is the time of the last event while [RunRecord.Decides] reports true; otherwise zero.
 	WaitsSince time.Time    `json:"waits_since,omitzero"`
 	LastSeq    toolcrib.Seq `json:"last_seq"`
@@ -282,7 +284,7 @@ func projectStart(rec *RunRecord, b *journal.RunStarted) {
 	rec.Agent, rec.Model = b.Agent.Name, b.Agent.Model
 	rec.User, rec.Actor, rec.Token = b.Principal.User, b.Principal.Actor, b.Principal.TokenID()
 	rec.Session, rec.Parent, rec.Beside = b.Session, b.Parent, b.Beside
-	rec.Driver, rec.Workspace, rec.Once = b.Driver, b.Workspace, b.Once
+	rec.Driver, rec.Workspace, rec.Site, rec.Once = b.Driver, b.Workspace, b.Site, b.Once
 	projectTaint(rec, b.Taint...)
 	if b.Given != nil {
 		rec.Iterations = 1

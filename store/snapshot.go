@@ -215,6 +215,9 @@ func (r *Row) differs(rec RunRecord) (string, error) {
 			return RowColumns[i], nil
 		}
 	}
+	if Text(rec.Site) != r.Record.Site {
+		return "site", nil
+	}
 	return "", nil
 }
 

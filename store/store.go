@@ -65,6 +65,8 @@ type Runs interface {
 	Runs(ctx context.Context, f Filter) (Page, error)
 	// OpenRuns returns how many runs have not ended, by status.
 	OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
+	// OpenSites returns how many runs with this driver have not ended, by their Site.
+	OpenSites(ctx context.Context, driver string) (map[string]int64, error)
 }
 
 // Sessions are the sessions of users. The first event of a run also creates the session that it
@@ -210,6 +212,7 @@ type Filter struct {
 	Tainted  bool      // only runs that have read untrusted data
 	Deciding bool      // only runs for which [RunRecord.Decides] reports true
 	Approval string    // only runs that wait for the approval with this ID
+	Site     string    // only runs with this Site, or without one
 	Since    time.Time // only runs created at this time or later
 	Once     string    // only runs begun with the key that has this hash
 	Waiting  time.Time // only runs with Decides that have waited since this time or longer

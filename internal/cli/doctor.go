@@ -137,7 +137,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 }
 
 func doctorOf(s *service.Service) *doctor.Doctor {
-	return &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy}
+	return &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy, Drivers: s.Drivers}
 }
 
 // examineFar checks a remote server: whether it answers, and which user it takes us for.

@@ -68,6 +68,8 @@ func (a *app) showRuns(list []service.Run) {
 
 func statusText(v service.Run) string {
 	switch {
+	case v.Unreachable && !v.Status.Parked():
+		return "waits for its workspace"
 	case v.Interrupted:
 		return "interrupted"
 	case v.StopReason != "" && string(v.StopReason) != string(v.Status):
@@ -149,6 +151,9 @@ func (a *app) ending(w io.Writer, run service.Run) {
 	switch p := run.Pending; {
 	case run.PrunedAt != nil:
 		text = "the content was pruned on " + minute(*run.PrunedAt)
+	case run.Unreachable && (run.Interrupted || !run.Status.Parked() || run.Decided):
+		text = "its workspace is in another folder of workspaces (" + run.Site + "), which no running server has; the run " +
+			"continues when one does: start that server, or move the folder (docs/grow.md)"
 	case run.Interrupted:
 		text = "the run was interrupted; what is shown was done; " + a.toContinue(run.Driver, run.ID)
 	case run.Status == toolcrib.StatusQueued && !run.Driven:

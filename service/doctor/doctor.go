@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/tables"
@@ -35,6 +36,8 @@ type Doctor struct {
 	MCP    *mcpset.Set
 	People *people.People
 	Policy *policy.Policy
+	// Drivers know the other servers of the database.
+	Drivers *worker.Drivers
 }
 
 // Finding is the result of one check.
@@ -113,6 +116,11 @@ func (d *Doctor) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding
 	return found, err
 }
 
+// choice is an error of a check that a person may leave so.
+type choice string
+
+func (c choice) Error() string { return string(c) }
+
 func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (found []Finding, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return nil, err
@@ -122,6 +130,8 @@ func examined(ctx context.Context, who toolcrib.Principal, checks ...check) (fou
 		detail, fix, err := c.run(ctx)
 		if f.OK, f.Detail = err == nil, detail; err != nil {
 			f.Detail, f.Fix = err.Error(), cmp.Or(fix, c.fix)
+			f.Choice = errors.As(err, new(choice))
+			f.OK = f.Choice
 		}
 		found = append(found, f)
 	}

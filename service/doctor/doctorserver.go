@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // certificateWarning is how long before its end a certificate is reported.
@@ -32,7 +32,10 @@ func (d *Doctor) ExamineServer(
 	return examined(
 		ctx, who,
 		check{"keys", "chmod 600 the file, and let the user of the server own it", d.checkKeys},
+		check{"secrets", "restore the keys with which they were stored, or store them again: toolcrib secret set NAME", d.checkSecrets},
+		check{"clock", "set the clocks by the network (NTP)", d.checkClocks},
 		check{"workspaces", "make the folder writable for the user of the server", d.checkWorkspaces},
+		check{"servers", "give all servers the same version and configuration; during an upgrade they may differ", d.checkServers},
 		check{"tls", "correct server.tls.cert and server.tls.key", d.checkTLS},
 		check{"bus", "correct bus.url, or start the bus", d.checkBus},
 		check{"sign-in", "toolcrib users add NAME --admin; toolcrib tokens create --user NAME --sign-in", d.checkSignIn},
@@ -43,8 +46,9 @@ func (d *Doctor) ExamineServer(
 	)
 }
 
-// checkKeys reports whether others can read the keys that sign tokens and seal secrets.
-func (d *Doctor) checkKeys(context.Context) (detail, fix string, err error) {
+// checkKeys reports whether others can read the keys that sign tokens and seal secrets, and whether the database is
+// sealed with them.
+func (d *Doctor) checkKeys(ctx context.Context) (detail, fix string, err error) {
 	path, err := d.Env.KeysFile()
 	if err != nil {
 		return "", "", err
@@ -58,11 +62,19 @@ func (d *Doctor) checkKeys(context.Context) (detail, fix string, err error) {
 	case info.Mode().Perm()&0o077 != 0:
 		return "", "chmod 600 " + path, fmt.Errorf("%s can be read by others (%s)", path, info.Mode().Perm())
 	}
-	return path + ": only its owner can read it", "", nil
+	switch err := d.Env.Open(ctx); {
+	case errors.Is(err, store.ErrKeys) && !d.Env.Config.Database.IsEmpty():
+		return "", "copy the key file from another server of this database", err
+	case errors.Is(err, store.ErrKeys):
+		return "", "restore the key file of this data folder", err
+	case err != nil:
+		return path + ": only its owner can read it; see database", "", nil
+	}
+	return path + ": only its owner can read it; the database is sealed with these keys", "", nil
 }
 
-func (d *Doctor) checkWorkspaces(context.Context) (detail, fix string, err error) {
-	dir := filepath.Join(d.Env.DataDir, "workspaces")
+func (d *Doctor) checkWorkspaces(ctx context.Context) (detail, fix string, err error) {
+	dir := d.Env.Workspaces()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err
 	}
@@ -71,7 +83,11 @@ func (d *Doctor) checkWorkspaces(context.Context) (detail, fix string, err error
 		err := fmt.Errorf("%s can be written by others (%s)", d.Env.DataDir, info.Mode().Perm())
 		return "", "chmod 700 " + d.Env.DataDir, err
 	}
-	return dir + ": runs of each user work in a folder of their own", "", env.Writable(dir)
+	detail = dir + ": runs of each user work in a folder of their own"
+	if err := env.Writable(dir); err != nil || d.Env.Config.Database.IsEmpty() || d.Env.Store == nil {
+		return detail, "", err
+	}
+	return d.checkSites(ctx, detail)
 }
 
 func (d *Doctor) checkTLS(context.Context) (detail, fix string, err error) {
@@ -111,7 +127,11 @@ func (d *Doctor) checkBus(ctx context.Context) (detail, fix string, err error) {
 	if d.Env.Store == nil {
 		return "", "see database", errors.New("the database is not open")
 	}
-	bus, err := d.Env.OpenBus(ctx, nil, nil)
+	site, err := d.Env.Site()
+	if err != nil {
+		return "", "see workspaces", err
+	}
+	bus, err := d.Env.OpenBus(ctx, nil, site, nil)
 	if err != nil {
 		return "", "", err
 	}

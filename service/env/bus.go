@@ -19,8 +19,8 @@ import (
 
 // OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
 // queue, and the other servers of the database see this one, with the hash of the configuration in effect, which hash
-// returns. The store must be open.
-func (e *Env) OpenBus(ctx context.Context, hash func() string, log *slog.Logger) (*natsbus.Bus, error) {
+// returns. Servers with the same site share the queue. The store must be open.
+func (e *Env) OpenBus(ctx context.Context, hash func() string, site string, log *slog.Logger) (*natsbus.Bus, error) {
 	c, o, r := &e.Config.Bus, natsbus.Options{Log: log}, e.Resolver()
 	for _, f := range []struct {
 		value config.Value
@@ -50,11 +50,12 @@ func (e *Env) OpenBus(ctx context.Context, hash func() string, log *slog.Logger)
 		o.Database = hex.EncodeToString(keys.Derive("name on the bus of " + id)[:8])
 		o.Key, o.Servers = keys.Derive("messages on the bus of "+id), e.otherServers
 	}
+	o.Self.Site = site
 	if hash != nil {
 		o.Dir = filepath.Join(e.DataDir, "queue")
 		host, _ := os.Hostname() // for people
 		o.Self = natsbus.Server{
-			Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Version: version.Version(), Started: e.Started,
+			Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Version: version.Version(), Started: e.Started, Site: site,
 		}
 		o.Config = hash
 	}

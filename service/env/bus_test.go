@@ -32,7 +32,7 @@ func TestOpenBus_CopiedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = e.Close() })
-		b, err := e.OpenBus(t.Context(), func() string { return "" }, nil)
+		b, err := e.OpenBus(t.Context(), func() string { return "" }, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

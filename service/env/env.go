@@ -25,6 +25,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 	"github.com/toolcrib/toolcrib/tool/shell"
 )
 
@@ -49,6 +50,7 @@ type folder struct {
 	noticing sync.Mutex // held while a notice of [Env.Serial] is passed on
 	mu       sync.Mutex
 	noticed  map[string]bool // the texts that [Env.Once] has passed on; under mu
+	site     string          // see [Env.Site]; under mu
 }
 
 // Options configure an [Env].
@@ -150,6 +152,9 @@ func (e *Env) Close() error {
 
 // DatabaseName is the name of the database file in the data folder.
 const DatabaseName = "toolcrib.db"
+
+// Schema returns the version of the schema of databases that this program knows.
+func Schema() int { return sqlstore.Baseline + len(sqlstore.Known()) }
 
 // Open opens the store if it is not open yet, and creates the database at its first use if it is a file.
 func (e *Env) Open(ctx context.Context) error { return e.open(ctx, opening{}) }

@@ -131,6 +131,16 @@ func (e *Env) SecretStore() (*secret.Store, error) {
 	return secret.New(e.Files(), secret.FileName, key, secret.Options{})
 }
 
+// ReadSecrets returns the number of the stored secrets, or an error if they cannot be read.
+func (e *Env) ReadSecrets() (n int, err error) {
+	kept, err := e.storedSecrets()
+	if err != nil || kept == nil {
+		return 0, err
+	}
+	values, err := kept.Values()
+	return len(values), err
+}
+
 // Secrets returns the names of the stored secrets, never their values, for administrators.
 func (e *Env) Secrets(who toolcrib.Principal) ([]secret.Info, error) {
 	if _, err := Administrator(who); err != nil {

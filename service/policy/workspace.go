@@ -72,15 +72,12 @@ func (p *Policy) OwnWorkspace(who toolcrib.Principal) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", env.BadRequestf("user name cannot be used as a folder name: %s", name)
 	}
-	return filepath.Join(p.workspaces(), name), nil
+	return filepath.Join(p.env.Workspaces(), name), nil
 }
-
-// workspaces returns the folder that has those of [Policy.OwnWorkspace].
-func (p *Policy) workspaces() string { return filepath.Join(p.env.DataDir, "workspaces") }
 
 // IsOwn reports whether a folder is one of [Policy.OwnWorkspace], even if it does not exist.
 func (p *Policy) IsOwn(dir string) bool {
-	all := p.workspaces()
+	all := p.env.Workspaces()
 	at := filepath.Dir(dir)
 	return filepath.Base(at) == filepath.Base(all) && gate.Resolved(at) == gate.Resolved(all)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,12 +21,8 @@ import (
 )
 
 const (
-	// ServerRun is taken like a run by a server, so that other processes see that the data folder has one.
-	ServerRun toolcrib.RunID = "server"
-	// sweepRun is taken like a run by the server that sweeps for all.
+	// sweepRun is taken like a run by the server that sweeps for all. The site of its workspaces may follow.
 	sweepRun toolcrib.RunID = "sweep"
-	// serverLease is how long the lease of ServerRun lasts. Within it, an idle server writes three times.
-	serverLease = 30 * time.Second
 	// cancelEvery is how often a process looks for requests to cancel its runs.
 	cancelEvery = 200 * time.Millisecond
 	// releaseWait is how long a lease may take to be released.
@@ -150,7 +147,7 @@ func (d *Drivers) claim(run toolcrib.RunID, stop func(error)) (of *driven, c *cl
 // written: after that it has stopped the work.
 func (d *Drivers) takeLease(ctx context.Context, run toolcrib.RunID, bounded bool) (l store.Lease, err error) {
 	owner, lasts := d.env.Owner(), d.env.Owner().Lease
-	if run == ServerRun {
+	if run == serverRun(owner.ID) {
 		lasts = max(lasts, serverLease)
 	}
 	leases, err := d.env.Store.Leases(ctx, store.LeaseFilter{Runs: []toolcrib.RunID{run}})
@@ -240,12 +237,18 @@ func (d *Drivers) Processes(ctx context.Context, runs ...toolcrib.RunID) map[too
 		if l.Expired || d.died(l) {
 			continue
 		}
-		names[l.Run] = fmt.Sprintf("process %d", l.Owner.PID)
-		if l.Owner.Machine != d.env.Owner().Machine {
-			names[l.Run] += " on " + guard.Visible(l.Owner.Host)
-		}
+		names[l.Run] = d.NameOf(&l.Owner)
 	}
 	return names
+}
+
+// NameOf returns the name of another process.
+func (d *Drivers) NameOf(o *store.Owner) string {
+	name := fmt.Sprintf("process %d", o.PID)
+	if o.Machine != d.env.Owner().Machine {
+		name += " on " + guard.Visible(o.Host)
+	}
+	return name
 }
 
 // Driven reports whether a process drives a run, or may drive it.
@@ -341,7 +344,7 @@ func (d *Drivers) pauses() (look, renew time.Duration) {
 	switch {
 	case len(d.runs) == 0:
 		return time.Hour, time.Hour
-	case len(d.runs) == 1 && d.runs[ServerRun] != nil:
+	case len(d.runs) == 1 && d.runs[serverRun(d.env.Owner().ID)] != nil:
 		lasts = max(lasts, serverLease)
 		look = lasts
 	default:
@@ -372,7 +375,7 @@ func (d *Drivers) renewLeases() {
 	var left []store.Lease // of runs that were released meanwhile, or could not be
 	d.mu.Lock()
 	for _, l := range leases {
-		if d.runs[l.Run] == nil && l.Run != sweepRun {
+		if d.runs[l.Run] == nil && !strings.HasPrefix(string(l.Run), string(sweepRun)) {
 			left = append(left, l)
 		}
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
-	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
@@ -328,14 +327,14 @@ func (s *longLeases) change(do func()) {
 func TestDrivers_LongLease(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := processOn(t, dir, 300*time.Millisecond), processOn(t, dir, time.Hour)
-	if _, err := theirs.Env.Store.TakeLease(t.Context(), worker.ServerRun, time.Millisecond, false); err != nil {
+	if _, err := theirs.Env.Store.TakeLease(t.Context(), "run_x", time.Millisecond, false); err != nil {
 		t.Fatal(err)
 	}
 	ours.Env.Store = &longLeases{Store: ours.Env.Store}
-	waittest.Until(t, "the lease passes", func() bool { return ours.Server(t.Context()) == "" })
+	waittest.Until(t, "the lease passes", func() bool { return !ours.Drivers.Driven(t.Context(), "run_x") })
 	taken := make(chan error, 1)
 	go func() {
-		_, err := ours.Drivers.Take(context.WithoutCancel(t.Context()), worker.ServerRun, nil)
+		_, err := ours.Drivers.Take(context.WithoutCancel(t.Context()), "run_x", nil)
 		taken <- err
 	}()
 	select {

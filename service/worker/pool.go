@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -35,6 +36,8 @@ type Pool struct {
 	queue   queue.Queue
 	bus     Bus
 	shared  func() bool
+	site    string
+	astray  atomic.Bool // see Astray
 	swept   swept
 	log     *slog.Logger
 
@@ -63,6 +66,7 @@ type Options struct {
 	Queue   queue.Queue // closed by [Pool.Close]
 	Bus     Bus         // to the other servers; nil without one
 	Shared  func() bool // reports whether the servers of the store take from one queue; if nil, they do not
+	Site    string      // of the workspaces, see [env.Env.Site]; servers with the same one share the queue and the sweep
 	Log     *slog.Logger
 }
 
@@ -91,8 +95,8 @@ type failure struct {
 func New(o Options) *Pool {
 	p := &Pool{
 		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, bus: o.Bus, log: o.Log,
-		shared: o.Shared,
-		slots:  make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
+		shared: o.Shared, site: o.Site,
+		slots: make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
 		heard: map[toolcrib.RunID]numbered{}, children: map[toolcrib.RunID]*awaited{},
@@ -107,6 +111,7 @@ func New(o Options) *Pool {
 	}
 	p.running.Go(p.take)
 	p.running.Go(p.sweep)
+	p.running.Go(p.describe)
 	p.running.Go(p.expireClients)
 	return p
 }
@@ -284,8 +289,11 @@ func (p *Pool) wake(rec store.RunRecord) {
 	}
 	p.soon(rec.ID)
 	p.mu.Unlock()
-	p.tell(wakeMessage, "", &message{Run: rec.ID})
-	p.put(rec.ID)
+	m := message{Run: rec.ID, Ready: !p.here(rec.Site)}
+	p.tell(wakeMessage, "", &m)
+	if !m.Ready {
+		p.put(rec.ID)
+	}
 }
 
 // put queues a run that can continue. If that fails, the sweep queues it later.

@@ -102,13 +102,32 @@ func (h *poolHouse) write(name, text string) {
 // open opens the folder once more, like another process.
 func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue) (*service.Service, *service.Pool) {
 	h.t.Helper()
+	return h.openIn(filepath.Join(h.dir, "data"), lease, wrap)
+}
+
+// openIn opens a data folder with the configuration of the house.
+func (h *poolHouse) openIn(data string, lease time.Duration, wrap func(queue.Queue) queue.Queue) (
+	*service.Service, *service.Pool,
+) {
+	h.t.Helper()
+	s, p, err := h.tryIn(data, lease, wrap)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s, p
+}
+
+func (h *poolHouse) tryIn(data string, lease time.Duration, wrap func(queue.Queue) queue.Queue) (
+	*service.Service, *service.Pool, error,
+) {
+	h.t.Helper()
 	h.write("toolcrib.yaml", poolConfig+h.more)
 	c, err := config.Load(config.Source{Path: filepath.Join(h.dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	s := service.New(env.Options{
-		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+		Config: c, DataDir: data, Driver: "server", NoSandbox: func() string { return "" },
 		Lease: lease,
 	})
 	if err := s.Env.Open(h.t.Context()); err != nil {
@@ -119,7 +138,7 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 	}
 	p, err := s.NewPool(slog.New(slog.DiscardHandler), wrap)
 	if err != nil {
-		h.t.Fatal(err)
+		return nil, nil, errors.Join(err, s.Close())
 	}
 	h.t.Cleanup(func() {
 		if err := p.Close(context.Background()); err != nil {
@@ -127,7 +146,7 @@ func (h *poolHouse) open(lease time.Duration, wrap func(queue.Queue) queue.Queue
 		}
 		_ = s.Close()
 	})
-	return s, p
+	return s, p, nil
 }
 
 func (h *poolHouse) start(name string) *worker.Drive {
@@ -202,12 +221,12 @@ type cutOff struct {
 }
 
 func (s *cutOff) Undriven(
-	ctx context.Context, driver string, after toolcrib.RunID, limit int,
+	ctx context.Context, driver, site string, after toolcrib.RunID, limit int,
 ) ([]toolcrib.RunID, bool, error) {
 	if after == "" {
 		s.swept.Add(1)
 	}
-	return s.Store.Undriven(ctx, driver, after, cmp.Or(s.page, limit))
+	return s.Store.Undriven(ctx, driver, site, after, cmp.Or(s.page, limit))
 }
 
 func (s *cutOff) Leases(ctx context.Context, f store.LeaseFilter) ([]store.Lease, error) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/journal"
-	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -29,18 +28,9 @@ type swept struct {
 // sweep queues runs that can continue until the pool is closed: the queue may have lost them, another process may have
 // decided about them, or their time has come.
 func (p *Pool) sweep() {
-	unmark := func() {}
-	defer func() {
-		p.leaveSweep()
-		unmark()
-	}()
+	defer p.leaveSweep()
 	for pause := sweepEvery; ; {
 		start := time.Now()
-		if p.env.Driver == env.DriverServer && !p.drivers.Driven(p.ctx, ServerRun) {
-			if leave, err := p.drivers.Take(p.ctx, ServerRun, nil); err == nil { // otherwise another server was quicker
-				unmark = leave
-			}
-		}
 		err := p.drivers.endDead(p.ctx)
 		if err == nil && p.sweeps(p.ctx, sweepEvery+pause) {
 			fit := p.fits()
@@ -71,18 +61,22 @@ func (p *Pool) sweep() {
 }
 
 // sweeps reports whether this server sweeps. Of several that take from one queue, one does, as long as it has the lease
-// of sweepRun. Two that sweep at once do no harm, so a server that takes the lease waits for nothing. Otherwise each
-// server has a queue of its own, and sweeps.
+// of sweepRun with their site. Two that sweep at once do no harm, so a server that takes the lease waits for nothing.
+// Otherwise each server has a queue of its own, and sweeps.
 func (p *Pool) sweeps(ctx context.Context, lasts time.Duration) bool {
 	if !p.shared() {
 		p.leaveSweep()
 		return true
 	}
-	leases, err := p.env.Store.Leases(ctx, store.LeaseFilter{Runs: []toolcrib.RunID{sweepRun}})
+	run := sweepRun
+	if p.site != "" {
+		run += toolcrib.RunID(" " + p.site)
+	}
+	leases, err := p.env.Store.Leases(ctx, store.LeaseFilter{Runs: []toolcrib.RunID{run}})
 	if err != nil || len(leases) > 0 && !leases[0].Expired && leases[0].Owner.ID != p.env.Owner().ID {
 		return false
 	}
-	l, err := p.env.Store.TakeLease(ctx, sweepRun, lasts, false)
+	l, err := p.env.Store.TakeLease(ctx, run, lasts, false)
 	if err == nil {
 		p.swept.lease = l
 	}
@@ -143,7 +137,7 @@ func untilSweep(took time.Duration) time.Duration {
 // queueInterrupted queues the runs of these drivers that no process has and that wait for nothing. Of very many it
 // looks at the next ones each time.
 func (p *Pool) queueInterrupted(ctx context.Context, fit fits) error {
-	runs, more, err := p.env.Store.Undriven(ctx, p.env.Driver, p.swept.last, maxKnown)
+	runs, more, err := p.env.Store.Undriven(ctx, p.env.Driver, p.site, p.swept.last, maxKnown)
 	if p.swept.last = ""; more {
 		p.swept.last = runs[len(runs)-1]
 	}
@@ -182,7 +176,7 @@ func (p *Pool) queueDue(ctx context.Context, now time.Time, fit fits) error {
 		filters = append(filters, store.Filter{Status: waiting, Waiting: now.Add(-after)})
 	}
 	for _, f := range filters {
-		f.Limit = store.MaxLimit
+		f.Limit, f.Site = store.MaxLimit, p.site
 		for rec, err := range p.env.Each(ctx, f) {
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func TestOpen_Refused(t *testing.T) {
 		text   string
 	}{
 		"later version":   {"UPDATE toolcrib.state SET version = 99, oldest = 99", store.ErrNewer, "its schema is"},
-		"earlier version": {"UPDATE toolcrib.state SET version = version - 1", store.ErrOlder, "its schema is"},
+		"earlier version": {"UPDATE toolcrib.state SET version = 23", store.ErrOlder, "its schema is"},
 		"half migrated":   {"DROP TABLE toolcrib.inbox", store.ErrCorrupt, "incomplete: no inbox"},
 		"not migrated":    {"DROP SCHEMA toolcrib CASCADE", store.ErrUnsuitable, "toolcrib migrate"},
 		"another product": {"DROP SCHEMA toolcrib CASCADE; CREATE SCHEMA toolcrib; GRANT USAGE ON SCHEMA toolcrib TO PUBLIC; CREATE TABLE toolcrib.x (a int)", store.ErrCorrupt, "another program"},

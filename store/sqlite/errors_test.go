@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
+	"github.com/toolcrib/toolcrib/store/sqlstore"
 	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 )
 
@@ -446,7 +447,7 @@ func TestSchemaChangesWhileOpen(t *testing.T) {
 	if err := s.Append(t.Context(), "run_a", at, journaltest.Events(completed)...); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("append: %v, want ErrNewer", err)
 	}
-	execAt(t, s.Path(), "UPDATE state SET version = 24, oldest = 24")
+	execAt(t, s.Path(), fmt.Sprintf("UPDATE state SET version = %d, oldest = 24", sqlstore.Baseline+len(sqlstore.Known())))
 	add(t, s, "run_a", at, completed)
 	if _, err := s.VerifyAll(t.Context()); err != nil {
 		t.Error(err)

@@ -278,7 +278,7 @@ func updateHead(from int) string {
 	columns := strings.Join(store.RowColumns[from:], ", ") + ", last_hash, kept_seq, seal"
 	values := strings.Repeat("?,", len(store.RowColumns)-from) + "?,?,?"
 	if from == 0 {
-		return "INSERT INTO runs (" + columns + ", id) VALUES (" + values + ",?) RETURNING num"
+		return "INSERT INTO runs (" + columns + ", id, site) VALUES (" + values + ",?,?) RETURNING num"
 	}
 	return "UPDATE runs SET (" + columns + ") = (" + values + ") WHERE num = ? AND last_seq = ? AND last_hash = ?"
 }
@@ -315,7 +315,7 @@ func (t *tx) putHead(old, next *head) (moved bool, err error) {
 	}
 	values = append(values, next.Hash, int64(next.Kept), seal[:])
 	if old.Num == 0 {
-		values = append(values, string(next.Record.ID))
+		values = append(values, string(next.Record.ID), text(next.Record.Site))
 	} else {
 		values = append(values, old.Num, int64(old.Record.LastSeq), old.Hash)
 	}

@@ -17,12 +17,12 @@ import (
 const Clock = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 // leaseColumns are the columns that [readLease] reads.
-const leaseColumns = "run_id, owner, epoch, expires - " + Clock + ", lasts, host, machine, pid, started, cancel_by, cancel_token"
+const leaseColumns = "run_id, owner, epoch, expires - " + Clock + ", lasts, host, machine, pid, started, cancel_by, cancel_token, about"
 
 func readLease(scan Scan) (l store.Lease, err error) {
 	var left, lasts int64
 	err = scan(&l.Run, &l.Owner.ID, &l.Epoch, &left, &lasts, &l.Owner.Host, &l.Owner.Machine, &l.Owner.PID,
-		&l.Owner.Started, &l.CancelBy, &l.CancelToken)
+		&l.Owner.Started, &l.CancelBy, &l.CancelToken, &l.About)
 	l.Owner.Lease = time.Duration(lasts) * time.Microsecond
 	l.Left, l.Expired = time.Duration(left)*time.Microsecond, left <= 0
 	return l, err
@@ -37,7 +37,7 @@ const (
 	takeLease = insertLease + `UPDATE SET owner = excluded.owner, expires = excluded.expires, lasts = excluded.lasts,
 			epoch = CASE WHEN excluded.epoch > leases.epoch THEN excluded.epoch ELSE leases.epoch + 1 END,
 			host = excluded.host, machine = excluded.machine, pid = excluded.pid, started = excluded.started,
-			cancel_by = '', cancel_token = ''
+			cancel_by = '', cancel_token = '', about = ''
 		WHERE leases.owner = excluded.owner OR leases.expires <= ` + Clock + `
 		RETURNING epoch`
 	renewLeases = "UPDATE leases SET expires = " + Clock + " + lasts WHERE owner = ? RETURNING " + leaseColumns
@@ -121,10 +121,25 @@ func (s *Store) RequestCancel(ctx context.Context, run toolcrib.RunID, by, token
 	})
 }
 
+// Describe implements [store.Leases].
+func (s *Store) Describe(ctx context.Context, run toolcrib.RunID, about string) error {
+	return s.leaseWrite(ctx, func(t *tx) error {
+		return t.later("UPDATE leases SET about = ? WHERE run_id = ? AND owner = ?", text(about), string(run), s.owner.ID)
+	})
+}
+
+// Clock implements [store.Leases].
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+	var now int64
+	err := One(ctx, short{s}, "SELECT "+Clock, nil, &now)
+	return store.Micro(now), err
+}
+
 // Leases implements [store.Leases].
 func (s *Store) Leases(ctx context.Context, f store.LeaseFilter) (all []store.Lease, err error) {
 	where := clauses{text: "WHERE 1 = 1"}
 	where.add(f.Machine != "", "machine = ? AND owner <> ?", text(f.Machine), s.owner.ID)
+	where.add(f.About, "about <> ''")
 	where.add(f.Cancel, "owner = ? AND cancel_by <> ''", s.owner.ID)
 	for chunk := range slices.Chunk(f.Runs, leasesAtOnce) {
 		w := where
@@ -163,12 +178,15 @@ func (s *Store) leases(ctx context.Context, all []store.Lease, where *clauses) (
 
 // Undriven implements [store.Leases].
 func (s *Store) Undriven(
-	ctx context.Context, driver string, after toolcrib.RunID, limit int,
+	ctx context.Context, driver, site string, after toolcrib.RunID, limit int,
 ) (runs []toolcrib.RunID, more bool, err error) {
-	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?
+	var at clauses
+	at.add(site != "", "site IN ('', ?)", site)
+	args := append(append([]any{driver}, at.args...), store.Renewals, string(after), limit)
+	err = reading{s}.Each(ctx, `SELECT id FROM runs WHERE ended_at IS NULL AND status IN ('running', 'queued') AND driver = ?`+at.text+`
 		AND NOT EXISTS (SELECT 1 FROM leases WHERE run_id = id AND expires > `+Clock+` + lasts / ?)
 		AND num > COALESCE((SELECT num FROM runs WHERE id = ?), 0) ORDER BY num LIMIT ?`,
-		[]any{driver, store.Renewals, string(after), limit}, func(scan Scan) error {
+		args, func(scan Scan) error {
 			var run toolcrib.RunID
 			err := scan(&run)
 			runs = append(runs, run)

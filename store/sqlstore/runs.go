@@ -85,6 +85,20 @@ func (s *Store) OpenRuns(ctx context.Context) (map[toolcrib.Status]int64, error)
 	return open, err
 }
 
+// OpenSites implements [store.Store].
+func (s *Store) OpenSites(ctx context.Context, driver string) (map[string]int64, error) {
+	open := map[string]int64{}
+	err := reading{s}.Each(ctx, "SELECT site, count(*) FROM runs WHERE ended_at IS NULL AND driver = ? GROUP BY site",
+		[]any{driver}, func(scan Scan) error {
+			var site string
+			var n int64
+			err := scan(&site, &n)
+			open[site] = n
+			return err
+		})
+	return open, err
+}
+
 // saidAtOnce is the number of texts that one query looks up.
 const saidAtOnce = 100
 
@@ -149,6 +163,7 @@ func condition(f store.Filter) (c clauses, err error) {
 	c.add(f.Tainted, "taint <> ''")
 	c.add(f.Deciding, "pending IS NOT NULL AND pending ->> 'run_id' IS NULL")
 	c.add(f.Approval != "", "pending IS NOT NULL AND pending ->> 'approval_id' = ?", f.Approval)
+	c.add(f.Site != "", "site IN ('', ?)", f.Site)
 	c.add(!f.Since.IsZero(), "created_at >= ?", f.Since.UnixMicro())
 	c.add(f.Once != "", "once >= ? AND once < ? AND once <> ''", f.Once+":", f.Once+";")
 	c.add(!f.Waiting.IsZero(), "waits_since <= ? AND waits_since IS NOT NULL", f.Waiting.UnixMicro())
@@ -177,10 +192,10 @@ func (s *Store) list(ctx context.Context, where string, args []any, order string
 func text(s string) string { return store.Text(s) }
 
 // runColumns are the columns of a run's row, in the order of places.
-var runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, " + strings.Join(store.RowColumns, ", ")
+var runColumns = "num, id, last_hash, kept_seq, seal, pruned_at, site, " + strings.Join(store.RowColumns, ", ")
 
 func places(r *store.Row) []any {
-	return r.Places([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt})
+	return r.Places([]any{&r.Num, &r.Record.ID, &r.Hash, &r.Kept, &r.Sealed, &r.Record.PrunedAt, &r.Record.Site})
 }
 
 // eachRow calls do with rows of runs as stored. rest must not contain user input.

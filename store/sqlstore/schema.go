@@ -27,7 +27,17 @@ type Step struct {
 type Steps []Step
 
 // Known returns the steps of this version of toolcrib.
-func Known() Steps { return nil }
+func Known() Steps { return Steps{sites} }
+
+// sites is step 25: where the workspace of a run is, and what a server tells others about itself. Neither is
+// sealed: the journal of a run says where it may continue.
+var sites = Step{
+	Oldest: 24,
+	SQLite: `ALTER TABLE runs ADD COLUMN site TEXT NOT NULL DEFAULT '';
+		ALTER TABLE leases ADD COLUMN about TEXT NOT NULL DEFAULT '';`,
+	PostgreSQL: `ALTER TABLE toolcrib.runs ADD COLUMN site text COLLATE "C" NOT NULL DEFAULT '';
+		ALTER TABLE toolcrib.leases ADD COLUMN about text COLLATE "C" NOT NULL DEFAULT ''`,
+}
 
 func (s Steps) version() int { return Baseline + len(s) }
 

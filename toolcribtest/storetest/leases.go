@@ -139,6 +139,58 @@ func leaseExpires(t *testing.T, open func() store.Store) {
 	leased(t, ours, taken)
 }
 
+// leaseSites looks for runs by their sites, and has an owner describe itself.
+func leaseSites(t *testing.T, open func() store.Store) {
+	ours, theirs := open(), open()
+	for run, site := range map[toolcrib.RunID]string{"run_a": "site_a", "run_b": "site_b", "run_c": ""} {
+		start := begun("ann", "")
+		start.Driver, start.Site = "server", site
+		add(t, ours, run, 0, start)
+		rec, err := theirs.Run(t.Context(), run)
+		if err != nil || rec.Site != site {
+			t.Errorf("%s is at %q, %v", run, rec.Site, err)
+		}
+	}
+	sites, err := theirs.OpenSites(t.Context(), "server")
+	if want := map[string]int64{"site_a": 1, "site_b": 1, "": 1}; err != nil || !maps.Equal(sites, want) {
+		t.Errorf("open by site: %v, %v", sites, err)
+	}
+	page, err := theirs.Runs(t.Context(), store.Filter{Site: "site_a"})
+	must(t, err)
+	var found []toolcrib.RunID
+	for _, rec := range page.Runs {
+		found = append(found, rec.ID)
+	}
+	slices.Sort(found)
+	expect(t, "of a site", found, "run_a", "run_c")
+
+	l, err := ours.TakeLease(t.Context(), "server x", time.Minute, false)
+	must(t, err)
+	expect(t, "described", leasesOf(t, theirs, store.LeaseFilter{About: true}))
+	must(t, theirs.Describe(t.Context(), "server x", "another's"))
+	must(t, ours.Describe(t.Context(), "server x", "ours"))
+	all, err := theirs.Leases(t.Context(), store.LeaseFilter{About: true})
+	if err != nil || len(all) != 1 || all[0].About != "ours" || all[0].Run != "server x" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, s := range []store.Store{ours, theirs} {
+		if now, err := s.Clock(t.Context()); err != nil || time.Since(now).Abs() > time.Minute {
+			t.Errorf("the clock says %s, %v", now, err)
+		}
+	}
+	must(t, ours.EndLeases(t.Context(), l.Owner.ID))
+	for site, want := range map[string][]toolcrib.RunID{
+		"": {"run_a", "run_b", "run_c"}, "site_a": {"run_a", "run_c"}, "site_c": {"run_c"},
+	} {
+		runs, _, err := theirs.Undriven(t.Context(), "server", site, "", 10)
+		must(t, err)
+		slices.Sort(runs)
+		expect(t, "not driven at "+site, runs, want...)
+	}
+	_, err = ours.VerifyAll(t.Context())
+	must(t, err)
+}
+
 // leaseOfRuns starts and ends runs, and looks for those that no process drives.
 func leaseOfRuns(t *testing.T, open func() store.Store) {
 	ours, theirs := open(), open()
@@ -146,7 +198,7 @@ func leaseOfRuns(t *testing.T, open func() store.Store) {
 	start.Driver = "server"
 	after := toolcrib.RunID("")
 	undriven := func(limit int) []toolcrib.RunID {
-		runs, more, err := theirs.Undriven(t.Context(), "server", after, limit)
+		runs, more, err := theirs.Undriven(t.Context(), "server", "", after, limit)
 		must(t, err)
 		if more != (len(runs) == limit) {
 			t.Errorf("%d runs of at most %d, and others: %v", len(runs), limit, more)

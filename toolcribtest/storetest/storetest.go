@@ -63,7 +63,7 @@ func Run(t *testing.T, database Database) {
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
 		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
-		"Leases": leases, "LeaseExpires": leaseExpires, "LeaseOfRuns": leaseOfRuns, "LeaseBounds": leaseBounds, "LeaseEpochs": leaseEpochs, "LeasesRenewed": leasesRenewed,
+		"Leases": leases, "LeaseExpires": leaseExpires, "LeaseOfRuns": leaseOfRuns, "LeaseSites": leaseSites, "LeaseBounds": leaseBounds, "LeaseEpochs": leaseEpochs, "LeasesRenewed": leasesRenewed,
 		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {
