@@ -23,7 +23,7 @@ type blind struct {
 	known bool // whether the runs have the last events that they had before
 }
 
-func (b *blind) Undriven(context.Context, string, toolcrib.RunID, int) ([]toolcrib.RunID, bool, error) {
+func (b *blind) Undriven(context.Context, string, string, toolcrib.RunID, int) ([]toolcrib.RunID, bool, error) {
 	return nil, false, nil
 }
 
