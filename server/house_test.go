@@ -181,6 +181,7 @@ func (h *house) start() {
 	})
 	log := slog.New(slog.NewJSONHandler(&h.log, nil))
 	h.service.Env.Notice = func(text string) { log.Info(text) } // as the command serve does
+	h.service.Env.Log = func() (*slog.Logger, error) { return log, nil }
 	if err := h.service.Env.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)
 	}

@@ -66,11 +66,11 @@ func (s *Server) measure(m *telemetry.Metrics) *httpMetrics {
 }
 
 // counting counts a response as it is written. done must be called.
-func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, done func()) {
-	if h == nil {
-		return w, func() {}
-	}
+func (h *httpMetrics) counting(w http.ResponseWriter, r *http.Request) (_ *counted, done func()) {
 	c, begun := &counted{ResponseWriter: w, status: http.StatusOK}, time.Now()
+	if h == nil {
+		return c, func() {}
+	}
 	h.active.Inc()
 	return c, func() {
 		route := r.Pattern // the pattern of a route
@@ -88,6 +88,7 @@ type counted struct {
 	http.ResponseWriter
 	status int
 	wrote  bool
+	by     sender // who has sent the request, once that is known
 }
 
 // WriteHeader implements [http.ResponseWriter].

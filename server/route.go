@@ -178,6 +178,7 @@ func (c *call) answer() (answer any, err error) {
 			return nil, err
 		}
 		c.who, counted = who, ofUser(who)
+		c.sentBy(who)
 		c.r = c.r.WithContext(store.WithToken(c.r.Context(), who.TokenID()))
 		var leave func()
 		c.Context, leave = c.whileValid(c.r, who.Admin)

@@ -242,8 +242,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !requestID.MatchString(id) {
 		id = "req_" + rand.Text()
 	}
-	w, done := s.http.counting(w, r)
+	to, done := s.http.counting(w, r)
 	defer done()
+	w = to
+	defer s.logRequest(to, r, id, time.Now())
 	h := w.Header()
 	h.Set("X-Request-ID", id)
 	h.Set("X-Content-Type-Options", "nosniff")

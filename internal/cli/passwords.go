@@ -34,7 +34,7 @@ func (a *app) usersPasswordCommand(cmd *cobra.Command) {
 		switch {
 		case *link:
 			l, err := c.People.PasswordLink(c, c.who, name)
-			l.Link = a.publicAddress(c.Service) + l.Link
+			l.Link = a.publicAddress(c.Service, "") + l.Link
 			return l, func() {
 				fmt.Fprintf(a.err, "%s sets a password here, once, until %s:\n", guard.Visible(l.User), day(l.Expires))
 				fmt.Fprintln(a.out, l.Link)
@@ -82,15 +82,17 @@ func (a *app) newPassword(user string) (string, error) {
 }
 
 // publicAddress returns the address at which people reach the server of the data folder: the first origin of
-// server.cors, or where it listens.
-func (a *app) publicAddress(s *service.Service) string {
+// server.cors, or where it listens. If listen is "", that is as configured.
+func (a *app) publicAddress(s *service.Service, listen string) string {
 	c := &s.Env.Config.Server
 	if len(c.CORS) > 0 {
 		return c.CORS[0]
 	}
-	listen, err := s.Env.Config.Listen.Resolve(a.resolver())
-	if err != nil {
-		return ""
+	if listen == "" {
+		var err error
+		if listen, err = s.Env.Config.Listen.Resolve(a.resolver()); err != nil {
+			return ""
+		}
 	}
 	if c.TLS.Cert.IsEmpty() {
 		return "http://" + listen

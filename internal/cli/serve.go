@@ -84,7 +84,7 @@ func (a *app) serveCommand(cmd *cobra.Command) {
 		l, err := net.Listen("tcp", listen) // a server that cannot start creates no user
 		if err == nil && c.Server.Auth != "none" {
 			_ = l.Close() // and the port is open before the token can be read
-			if err := a.firstStart(cmd, s, who, log); err != nil {
+			if err := a.firstStart(cmd, s, who, log, listen); err != nil {
 				return err
 			}
 			l, err = net.Listen("tcp", listen)
@@ -134,7 +134,9 @@ func (a *app) announce(log *slog.Logger, text string) {
 }
 
 // firstStart creates the first administrator and shows the token once.
-func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger) error {
+func (a *app) firstStart(
+	cmd *cobra.Command, s *service.Service, who toolcrib.Principal, log *slog.Logger, listen string,
+) error {
 	if err := os.MkdirAll(s.Env.DataDir, 0o700); err != nil { // where a token is kept that exists only once
 		return err
 	}
@@ -149,9 +151,13 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 	if err != nil || token == "" {
 		return err
 	}
+	page := ", also at " + a.publicAddress(s, listen)
+	if strings.HasSuffix(page, ":0") { // the port is not known yet
+		page = ""
+	}
 	if a.outTerminal {
-		fmt.Fprintf(a.err, "The administrator is called %s. This token signs them in; it is shown once:\n",
-			people.FirstAdministrator)
+		fmt.Fprintf(a.err, "The administrator is called %s. This token signs them in%s; it is shown once:\n",
+			people.FirstAdministrator, page)
 		fmt.Fprintln(a.out, token)
 		return nil
 	}
@@ -162,8 +168,8 @@ func (a *app) firstStart(cmd *cobra.Command, s *service.Service, who toolcrib.Pr
 	if err := os.Chmod(path, 0o600); err != nil {
 		return err
 	}
-	a.announce(log, fmt.Sprintf("The administrator is called %s. %s has a token that signs them in.",
-		people.FirstAdministrator, guard.Visible(path)))
+	a.announce(log, fmt.Sprintf("The administrator is called %s. %s has a token that signs them in%s.",
+		people.FirstAdministrator, guard.Visible(path), page))
 	return nil
 }
 

@@ -178,6 +178,8 @@ type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error"`
 	Format string `yaml:"format" default:"text" enum:"text|json"`
 	File   Value  `yaml:"file" default:"" format:"path"`
+
+	Requests bool `yaml:"requests" default:"true"`
 }
 
 // Server configures the HTTP server.

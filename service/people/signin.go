@@ -210,7 +210,7 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 	now := s.Now()
 	in := SignedIn{WebSession: w, Cookie: rand.Text() + rand.Text()}
 	in.key = keyOf(in.Cookie)
-	in.ID, in.Created, in.Seen = "web_"+in.key[:16], now, now
+	in.ID, in.Created, in.Seen = SessionID(in.Cookie), now, now
 	if end := now.Add(s.env.Config.Server.Session.Max.Std()); in.Expires.IsZero() || end.Before(in.Expires) {
 		in.Expires = end
 	}
@@ -240,6 +240,9 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 		return json.Marshal(in.WebSession)
 	})
 }
+
+// SessionID returns the ID of the session of a cookie, whether there is one or not.
+func SessionID(cookie string) string { return "web_" + keyOf(cookie)[:16] }
 
 func sessionFile(key string) string { return env.SessionFolder + "/" + key[:2] + "/" + key }
 
