@@ -9,7 +9,7 @@ import (
 // Each request is a line of the log, with who has sent it and without what is secret, and what a client makes up
 // cannot forge a line.
 func TestAccessLog(t *testing.T) {
-	h := open(t, "")
+	h := open(t, "log: {requests: true}\n")
 	h.member("ann")
 	b := h.browser()
 	b.signIn("ann")

@@ -175,6 +175,7 @@ func (h *house) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	c.Log.Requests = strings.Contains(h.config, "log: {requests: true}")
 	walls := h.walls
 	h.service = service.New(env.Options{
 		Config: c, DataDir: filepath.Join(h.dir, cmp.Or(h.data, "data")), Driver: "server", NoSandbox: func() string { return walls },

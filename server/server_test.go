@@ -27,7 +27,11 @@ import (
 
 // samples are valid bodies, by the names of their schemas.
 var samples = map[string]string{
-	"RunRequest": `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
+	"SignInRequest":   `{"user":"ann","password":"a wrong password"}`,
+	"PasswordRequest": `{"old":"a wrong password","password":"short"}`,
+	"PasswordByLink":  `{"link":"YW5u.AAAA","password":"another good password"}`,
+	"NewTokenRequest": `{"label":"mine","tools":["read_file"],"expires_in":60}`,
+	"RunRequest":      `{"input":"Write."}`, "ResumeRequest": `{}`, "ForkRequest": `{}`,
 	"DecisionRequest": `{"decision":"approve","digest":"0"}`, "Switch": `{"enabled":false}`, "ExplainRequest": `{}`,
 	"TeamRequest":     `{"question":"Why?","agents":["default"]}`,
 	"ToolCallRequest": `{"target_capability":"read_file"}`, "OtherCallRequest": `{"tool":"Read"}`,
