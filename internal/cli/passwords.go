@@ -41,7 +41,7 @@ func (a *app) usersPasswordCommand(cmd *cobra.Command) {
 			}, noSuch("users", err, name)
 		case *remove:
 			changed, err := c.People.RemovePassword(c, c.who, name)
-			word := "has no password any more"
+			word := "password removed"
 			if !changed {
 				word = "has no password"
 			}

@@ -194,7 +194,7 @@ func (s *People) RevokeOwnToken(ctx context.Context, who toolcrib.Principal, id 
 	}
 	i := slices.IndexFunc(mine, func(t access.Issued) bool { return t.Claims.ID == id })
 	if i < 0 {
-		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no token %+q", guard.Clip(id, access.MaxName))
+		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "unknown token %+q", guard.Clip(id, access.MaxName))
 	}
 	return s.revoke(ctx, who, mine[i], agent.NameOf(who), false)
 }
