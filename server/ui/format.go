@@ -36,7 +36,7 @@ func functions(language string, t texts, a *assets) template.FuncMap {
 		"short":     shortID,
 		"excerpt":   excerptOf,
 		"bytes":     func(r *journal.ToolResult) string { return size(language, max(r.Bytes, int64(len(r.Content)))) },
-		"diff":      changeLines,
+		"diff":      diffLines,
 		"dict":      dict,
 		"lower":     strings.ToLower,
 		"languages": func() []string { return languages },

@@ -259,6 +259,7 @@ func (l *live) sendParts() error {
 	if n := len(l.story.Items) - storyItems; n > 0 {
 		l.story.Items = slices.Clone(l.story.Items[n:])
 	}
+	l.decidable(l.story)
 	var out parts
 	for _, i := range changed {
 		if i.Round != nil {

@@ -117,7 +117,7 @@ type askPart struct {
 	Open      bool
 	Decisions []decisionPart
 	Calls     []askedCall
-	Decide    any // data of the form to decide; nil if the page has none
+	Decide    *deciding // the form to decide; nil if the page has none
 }
 
 type askedCall struct {
@@ -187,7 +187,22 @@ func (p *page) storyOf(run service.Run, before toolcrib.Seq) (*story, error) {
 	}
 	s.Live = !run.Status.Ended() && before == 0
 	s.took()
+	p.decidable(s)
 	return s, nil
+}
+
+// decidable adds the form to decide to the approval that is open, if the principal may decide.
+func (p *page) decidable(s *story) {
+	if s.ask == nil || !s.ask.Ask.Open {
+		return
+	}
+	v, err := p.Service.Approval(p, p.Who, s.ask.Ask.ApprovalID)
+	if err != nil || v.Status != api.ApprovalPending {
+		return
+	}
+	d := p.decideData(v)
+	d.Next = "/runs/" + string(s.Run)
+	s.ask.Ask.Decide = d
 }
 
 // read takes the events after the last one.
@@ -505,31 +520,6 @@ func excerptOf(most int, v any) excerpt {
 		return excerpt{prettyJSON(text), false}
 	}
 	return excerpt{guard.Visible(text), false}
-}
-
-// changeLine is a line of a unified diff. Kind is a class of the element pre.diff.
-type changeLine struct{ Kind, Text string }
-
-// maxChangeLines bounds a diff in a story.
-const maxChangeLines = 400
-
-func changeLines(text string) (lines []changeLine) {
-	for line := range strings.Lines(text) {
-		if len(lines) == maxChangeLines {
-			return append(lines, changeLine{"hunk", "…"})
-		}
-		kind := ""
-		switch {
-		case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
-			kind = "hunk"
-		case strings.HasPrefix(line, "+"):
-			kind = "add"
-		case strings.HasPrefix(line, "-"):
-			kind = "del"
-		}
-		lines = append(lines, changeLine{kind, guard.Visible(guard.Clip(strings.TrimSuffix(line, "\n"), 2000))})
-	}
-	return lines
 }
 
 // status returns the status to show for a run.

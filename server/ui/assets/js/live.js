@@ -24,6 +24,7 @@ export default function live(root) {
           place(one, into ? document.getElementById(into[1]) : one.startsWith("<li") ? list : null);
         }
         trim();
+        stay();
       });
       if (say) announce(say);
     },
@@ -33,6 +34,13 @@ export default function live(root) {
       });
     },
   };
+
+  // A decision leaves the page where it is: the stream shows what follows.
+  function stay() {
+    for (const form of root.querySelectorAll("form[data-decide]")) form.dataset.part = "stay";
+  }
+  root.addEventListener("toolcrib:done", (event) => event.target.reset());
+  stay();
 
   function trim() {
     const extra = list.children.length - most;
