@@ -71,8 +71,8 @@ const (
 
 // live is the live part of the page of a run. It sends the events
 //
-//   - parts: {html, say}: entries of the story and the head of the page, which replace those with their IDs or are added
-//     to the end of the story; and a text to announce
+//   - parts: {html, say}: entries of the story and the head of the page, which replace those with their IDs, or follow
+//     the last entry; and a text to announce
 //   - text: a list of [ID, text], to be added to the end of elements
 //   - end: the run has ended
 type live struct {

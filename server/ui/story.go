@@ -503,8 +503,8 @@ type excerpt struct {
 // shortJSON is the length of a JSON value that is written in one line, in bytes.
 const shortJSON = 72
 
-// excerptOf returns at most so many bytes of a text, or of JSON. A JSON value that is not cut is written in lines, unless
-// it is short.
+// excerptOf returns at most so many bytes of a text, or of JSON. A JSON value that is not cut has a line for each
+// element, unless it is short.
 func excerptOf(most int, v any) excerpt {
 	var text string
 	switch v := v.(type) {

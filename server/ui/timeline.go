@@ -55,6 +55,7 @@ func (p *page) timelineOf(run service.Run, s *story) (*timeline, error) {
 			t.Bars = append(t.Bars, b)
 		}
 	}
+	slices.SortStableFunc(t.Bars, func(a, b bar) int { return a.Began.Compare(b.Began) })
 	t.scale()
 	left := maxBranches
 	tree, err := p.branchOf(run, maxLevels, &left)
@@ -134,7 +135,7 @@ func (t *timeline) scale() {
 	}
 }
 
-// branchOf returns a run with the runs below it. left is how many more a tree may have.
+// branchOf returns a run with the runs below it. left is the number of runs that a tree may still have.
 func (p *page) branchOf(run service.Run, levels int, left *int) (branch, error) {
 	b := branch{Run: run, Shown: status(&run)}
 	if levels == 0 || *left <= 0 {

@@ -1,4 +1,4 @@
-// The live part of a run: its story grows while the run goes on. The stream is taken up again where it was lost.
+// The live part of a run: its story grows while the run is active. A lost stream continues where it was.
 import { announce, place } from "./dom.js";
 
 const most = 400; // entries on a page; the oldest are left to a link
@@ -69,6 +69,7 @@ export default function live(root) {
       setTimeout(() => tell(""), 3000);
     }
     tries = 0;
+    root.dataset.state = "open";
     let rest = "";
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
@@ -98,6 +99,7 @@ export default function live(root) {
       if (status === 204) return tell("");
       if (status === 404) return tell("gone");
       tries++;
+      root.dataset.state = "lost";
       tell(status === 401 || status === 403 ? "signin" : "lost");
       await new Promise((done) => setTimeout(done, Math.min(10000, 300 * 2 ** tries) * (0.7 + 0.6 * Math.random())));
     }
