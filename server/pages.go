@@ -11,7 +11,7 @@ import (
 
 // pages registers the web pages.
 func (s *Server) pages() (err error) {
-	s.ui, err = ui.New(ui.Options{Pool: s.pool, Log: s.Log, Version: s.Version, Readable: s.readable})
+	s.ui, err = ui.New(ui.Options{Pool: s.pool, Web: s.web, Log: s.Log, Version: s.Version, Readable: s.readable})
 	if err != nil {
 		return err
 	}

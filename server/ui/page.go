@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
@@ -43,6 +43,7 @@ func (u *UI) page(r Request) *page {
 type view struct {
 	Page     string // name of the template
 	Path     string // of the request, without the query
+	Address  string // of this page, which can be opened again
 	Language string
 	Theme    string
 	Who      toolcrib.Principal
@@ -84,9 +85,13 @@ func (p *page) view(name string, data any) view {
 		Page: name, Path: p.R.URL.Path, Language: p.language, Theme: p.theme, Who: p.Who,
 		Version: p.Version, Once: rand.Text(), Data: data,
 	}
+	if v.Address = v.Path; p.R.Method == http.MethodGet {
+		v.Address = p.R.URL.RequestURI()
+	}
 	if p.Who.User != "" {
 		_, err := env.Administrator(p.Who)
 		v.Admin = err == nil
+		v.SignedIn = p.Web.Cookie(p.R) != ""
 		v.Waiting = p.waiting()
 	}
 	return v
@@ -148,22 +153,16 @@ type failure struct {
 	Ref       string
 	Retry     time.Duration
 	Back      string // where to go instead
+	SignIn    string // where to sign in, if that is missing
 }
 
 // fail answers with a page about an error, or with the part that modules insert. Without a sign-in it leads there.
 func (p *page) fail(err error) {
-	e := p.Readable(p.Request, err)
-	status := statusOf(e.Code)
-	if status == http.StatusUnauthorized && p.R.Method == http.MethodGet && !p.enhanced() {
+	f := p.failureOf(err)
+	if f.Status == http.StatusUnauthorized && p.R.Method == http.MethodGet && !p.enhanced() {
 		p.wrote = true
-		http.Redirect(p.W, p.R, "/signin?next="+url.QueryEscape(p.R.URL.RequestURI()), http.StatusSeeOther)
+		http.Redirect(p.W, p.R, toSignIn(p.R.URL.RequestURI()), http.StatusSeeOther)
 		return
-	}
-	f := failure{
-		Status: status, Code: e.Code, Message: e.Message, RequestID: p.ID, Ref: e.Ref, Retry: e.RetryAfter, Back: "/",
-	}
-	if back, err := url.Parse(p.R.Referer()); err == nil && back.Host == p.R.Host && p.R.Method != http.MethodGet {
-		f.Back = back.RequestURI()
 	}
 	var text []byte
 	if p.enhanced() {
@@ -176,7 +175,24 @@ func (p *page) fail(err error) {
 		http.Error(p.W, "internal error", http.StatusInternalServerError)
 		return
 	}
-	p.html(status, text)
+	p.html(f.Status, text)
+}
+
+// failureOf returns an error as its person may read it.
+func (p *page) failureOf(err error) *failure {
+	e := p.Readable(p.Request, err)
+	f := &failure{
+		Status: statusOf(e.Code), Code: e.Code, Message: e.Message, RequestID: p.ID, Ref: e.Ref, Retry: e.RetryAfter,
+		Back: "/",
+	}
+	if back, err := url.Parse(p.R.Referer()); err == nil && back.Host == p.R.Host && p.R.Method != http.MethodGet {
+		f.Back = back.RequestURI()
+	}
+	path := p.R.URL.Path
+	if f.Status == http.StatusUnauthorized && p.Who.User == "" && path != signInPath && path != passwordPath {
+		f.SignIn = toSignIn(f.Back)
+	}
+	return f
 }
 
 // statusOf returns the HTTP status of a code: that of the API, but for an expired token, which a browser would cache.
@@ -213,15 +229,8 @@ func (p *page) download(name, kind string) {
 	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
 }
 
-// local returns an address of this server to lead to, or "/" if to is not one.
-func local(to string) string {
-	u, err := url.Parse(to)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
-		strings.ContainsAny(to, "\\\r\n\t") {
-		return "/"
-	}
-	return to
-}
+// local returns the path of a page of this server to lead to, or "/" if to is not one.
+func local(to string) string { return websession.Local(to) }
 
 func bad(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeBadRequest, format, args...)

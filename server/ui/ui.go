@@ -10,12 +10,14 @@ import (
 	"net/http"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service"
 )
 
 // Options configure the pages.
 type Options struct {
 	Pool    *service.Pool
+	Web     *websession.Sessions
 	Log     *slog.Logger
 	Version string
 	// Readable returns an error as who may read it. It logs what is left out, under the ID of the request.
@@ -67,7 +69,8 @@ func New(o Options) (*UI, error) {
 func (u *UI) Routes() []Route {
 	var all []Route
 	for _, some := range [][]Route{
-		basicRoutes(), playgroundRoutes(), runRoutes(), approvalRoutes(), toolRoutes(), usageRoutes(), accountRoutes(),
+		basicRoutes(), playgroundRoutes(), runRoutes(), approvalRoutes(), toolRoutes(), usageRoutes(),
+		accountRoutes(), signInRoutes(),
 	} {
 		all = append(all, some...)
 	}

@@ -1,0 +1,187 @@
+package ui_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/toolcrib/toolcrib/internal/browsertest"
+)
+
+const password = "correct horse battery"
+
+// member adds a user with a password.
+func (h *house) member(user string) {
+	h.t.Helper()
+	h.token(user)
+	if err := h.service.People.SetPassword(h.t.Context(), root, user, password); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// visitor opens a tab of somebody who has not signed in.
+func (h *house) visitor(o browsertest.Options) *browsertest.Tab {
+	h.t.Helper()
+	tab := browsertest.Open(h.t, o)
+	tab.Expect("401")
+	return tab
+}
+
+// enter signs a member in, in a tab that shows the page for it.
+func enter(tab *browsertest.Tab, user, password string) {
+	tab.Wait("#user")
+	browsertest.Eval[bool](tab, "(document.getElementById('user').value = '', true)")
+	tab.Type("#user", user)
+	tab.Type("#password", password)
+	send(tab, "form:has(#password) button:not([type=button])")
+}
+
+// send clicks a button that leads to another page, and waits for that.
+func send(tab *browsertest.Tab, button string) {
+	browsertest.Eval[bool](tab, "window.left = true")
+	tab.Click(button)
+	tab.Until("!window.left && document.readyState == 'complete'")
+}
+
+// at waits for the page with this path and query.
+func at(tab *browsertest.Tab, path string) {
+	tab.Until("location.pathname + location.search == '" + path + "' && document.readyState == 'complete'")
+}
+
+func TestSignIn_Password(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	h.member("ann")
+	tab := h.visitor(browsertest.Options{})
+	tab.Expect("429")
+	tab.Visit(h.url + "/runs?status=failed")
+	at(tab, "/sign-in?next=%2Fruns%3Fstatus%3Dfailed")
+	tab.Axe()
+	tab.Shot("sign-in")
+	for range 5 {
+		enter(tab, "ann", "wrong")
+		tab.WaitText("#wrong", "wrong")
+	}
+	if name := browsertest.Eval[string](tab, "document.getElementById('user').value"); name != "ann" {
+		t.Errorf("the name that was typed: %q", name)
+	}
+	tab.Axe()
+	enter(tab, "ann", "wrong")
+	tab.WaitText("#wrong", "Too many")
+	tab.Shot("sign-in-locked")
+	if err := h.service.People.SetPassword(t.Context(), root, "ann", password); err != nil {
+		t.Fatal(err)
+	}
+	tab.Until(`!document.querySelector('#wrong time') || new Date(document.querySelector('#wrong time').dateTime) < new Date()`)
+	enter(tab, "ann", password)
+	at(tab, "/runs?status=failed")
+	tab.Visit(h.url + "/sign-in?next=/usage")
+	at(tab, "/usage")
+	if _, err := h.service.People.EndWebSession(t.Context(), root, h.session("ann"), ""); err != nil {
+		t.Fatal(err)
+	}
+	send(tab, ".nav a[href='/runs']")
+	tab.WaitText(".notice", "has ended")
+	enter(tab, "ann", password)
+	at(tab, "/runs")
+}
+
+// session returns the ID of the session of a user, who has one.
+func (h *house) session(user string) string {
+	h.t.Helper()
+	list, err := h.service.People.WebSessions(h.t.Context(), root, user)
+	if err != nil || len(list) != 1 {
+		h.t.Fatalf("the sessions of %s: %v, %v", user, list, err)
+	}
+	return list[0].ID
+}
+
+func TestSignIn_Keyboard(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	h.member("ann")
+	tab := h.visitor(browsertest.Options{Dark: true, Language: "de"}.Phone())
+	tab.Visit(h.url + "/sign-in")
+	tab.Until("document.activeElement.id == 'user'")
+	h.fits(tab)
+	tab.Shot("sign-in-phone")
+	for _, key := range []string{"ann", kb.Tab, password, kb.Tab} {
+		tab.Press(key)
+	}
+	tab.Until("document.activeElement.matches('.reveal')")
+	tab.Press(kb.Enter)
+	tab.Until("document.getElementById('password').type == 'text'")
+	tab.Press(kb.Tab)
+	tab.Press(kb.Enter)
+	at(tab, "/")
+}
+
+func TestSignIn_Token(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	token := h.token("boss")
+	tab := h.visitor(browsertest.Options{NoScript: true})
+	tab.Visit(h.url + "/usage")
+	tab.Click("details summary")
+	tab.Type("#token", token+"x")
+	send(tab, "form:has(#token) button:not([type=button])")
+	tab.WaitText("#wrong", "not valid")
+	tab.Shot("sign-in-token")
+	tab.Type("#token", token)
+	send(tab, "form:has(#token) button:not([type=button])")
+	at(tab, "/usage")
+}
+
+// Nothing leads to another server, and what was typed or is in the address is text.
+func TestSignIn_Hostile(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	for _, next := range []string{"//evil.example", "https://evil.example/", "/%5cevil.example", "javascript:x", "/%09/evil.example"} {
+		_, _, body := h.get("", "/sign-in?next="+next)
+		body, _, _ = strings.Cut(body, "<footer")
+		if strings.Contains(body, "evil") || !strings.Contains(body, `name="next" value="/"`) {
+			t.Errorf("%s: %s", next, body)
+		}
+	}
+	tab := h.visitor(browsertest.Options{})
+	tab.Visit(h.url + `/sign-in?failed="><img src=x onerror=toolcribCanary(1)>&next=/runs?"><script>toolcribCanary(1)</script>`)
+	enter(tab, `"><img src=x onerror=toolcribCanary(1)>`, "x")
+	tab.WaitText("#wrong", "wrong")
+	if n := browsertest.Eval[int](tab, "document.images.length"); n != 0 {
+		t.Errorf("%d images", n)
+	}
+}
+
+func TestSignIn_None(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "server: {auth: none}\n")
+	if _, _, body := h.get("", "/sign-in"); !strings.Contains(body, "Nobody signs in") || strings.Contains(body, "<form method=\"post\" action=\"/sign-in\"") {
+		t.Error(body)
+	}
+}
+
+func TestPasswordLink(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	h.token("ann")
+	link, err := h.service.People.PasswordLink(t.Context(), root, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := h.visitor(browsertest.Options{})
+	tab.Expect("400")
+	tab.Visit(h.url + link.Link)
+	tab.Wait("#password")
+	tab.Axe()
+	tab.Shot("password")
+	if where := browsertest.Eval[string](tab, "location.href + document.getElementById('user').value"); where != h.url+"/passwordann" {
+		t.Errorf("at %s", where)
+	}
+	browsertest.Eval[bool](tab, "(document.getElementById('password').minLength = 1, true)")
+	tab.Type("#password", "short")
+	send(tab, ".primary")
+	tab.WaitText(".notice-bad", "12")
+	tab.Type("#password", password)
+	send(tab, ".primary")
+	at(tab, "/")
+	again := h.visitor(browsertest.Options{NoScript: true, Language: "de"})
+	again.Visit(h.url + "/password")
+	again.Type("#link", h.url+link.Link)
+	send(again, ".primary")
+	again.WaitText(".notice-bad", "the link is not valid")
+}
