@@ -15,7 +15,7 @@ import (
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/service"
-	servicepolicy "github.com/toolcrib/toolcrib/service/policy"
+	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -80,7 +80,7 @@ func (c choice) address() string {
 func (c choice) request(p *page) (r service.StartRequest, err error) {
 	r = service.StartRequest{
 		Agent: c.Agent, Session: c.Session, Begins: c.Session == "", Prompt: c.Prompt, Files: c.Files,
-		Change: servicepolicy.Change{Model: c.Model, Skills: c.Skills, ReadOnly: c.ReadOnly},
+		Change: policy.Change{Model: c.Model, Skills: c.Skills, ReadOnly: c.ReadOnly},
 		Notice: func(text string) {
 			p.Log.Info(p.Service.Env.Mask.Mask(text), "request_id", p.ID, "user", p.Who.User)
 		},
@@ -207,7 +207,7 @@ func (p *page) playgroundAgain(c choice, err error) error {
 // playgroundView is the data of the template playground.
 type playgroundView struct {
 	Choice   choice
-	Agents   []servicepolicy.Agent
+	Agents   []policy.Agent
 	Models   []api.Model
 	Skills   []skillChoice
 	Tools    []toolChoice // that the agent offers
@@ -232,7 +232,7 @@ type toolChoice struct {
 }
 
 type skillChoice struct {
-	servicepolicy.Skill
+	policy.Skill
 	On bool
 }
 
@@ -261,7 +261,7 @@ func (p *page) playground(c choice) (v *playgroundView, err error) {
 	if v.Agents, err = p.Service.Policy.Agents(p, p.Who); err != nil {
 		return v, err
 	}
-	if i := slices.IndexFunc(v.Agents, func(a servicepolicy.Agent) bool { return a.Name == "default" }); c.Agent == "" &&
+	if i := slices.IndexFunc(v.Agents, func(a policy.Agent) bool { return a.Name == "default" }); c.Agent == "" &&
 		len(v.Agents) > 0 {
 		v.Choice.Agent = v.Agents[max(i, 0)].Name
 	}
@@ -301,8 +301,8 @@ func (v *playgroundView) explain(p *page) error {
 	if err != nil {
 		return err
 	}
-	change := servicepolicy.Change{Model: c.Model, Skills: c.Skills, ReadOnly: c.ReadOnly}
-	found, err := p.Service.Policy.Explain(p, p.Who, servicepolicy.ExplainRequest{
+	change := policy.Change{Model: c.Model, Skills: c.Skills, ReadOnly: c.ReadOnly}
+	found, err := p.Service.Policy.Explain(p, p.Who, policy.ExplainRequest{
 		Agent: c.Agent, Change: change, Workspace: workspace, Notice: func(string) {}, // Notices has them
 	})
 	if err != nil {

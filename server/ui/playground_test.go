@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/browsertest"
 )
 
@@ -161,8 +163,8 @@ func TestPlayground_Tools(t *testing.T) {
 	tab.Type("#prompt", "look")
 	tab.Click("#ask .primary")
 	tab.WaitText(".answer", "looked")
-	tab.WaitText(".entry-call", "list_directory")
-	tab.Wait(".entry-call .status-refused")
+	tab.WaitText(".story", "list_directory")
+	tab.Wait(".story .status-refused")
 	tab.Until(`document.querySelector("#readonly").checked`)
 }
 
@@ -203,6 +205,81 @@ func TestPlayground_Files(t *testing.T) {
 	}
 }
 
+// The server ends, and comes back; the right to use it ends. What was typed stays.
+func TestPlayground_Interrupted(t *testing.T) {
+	h := open(t, talk, "")
+	tab := h.tab("ann", browsertest.Options{})
+	for _, text := range []string{"ERR_CONNECTION", "401"} {
+		tab.Expect(text)
+	}
+	tab.Visit(h.url + "/")
+	tab.Type("#prompt", "typed while the server is away")
+	tab.Until("sessionStorage.length > 0")
+	h.stop()
+	tab.Click("#ask .primary")
+	tab.WaitText(".form-error", "cannot be reached")
+	h.start(strings.TrimPrefix(h.url, "http://"))
+	tab.Click("#ask .primary")
+	tab.WaitText(".answer", "first answer")
+
+	tab.Type("#prompt", "typed without rights")
+	if _, _, err := h.service.People.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	tab.Click("#ask .primary")
+	tab.WaitText(".form-error", "sign in")
+	if text := browsertest.Eval[string](tab, `document.querySelector("#prompt").value`); text != "typed without rights" {
+		t.Errorf("the prompt is lost: %q", text)
+	}
+}
+
+// Whatever a prompt, an answer, a file or a session is called is shown as text.
+func TestPlayground_Hostile(t *testing.T) {
+	texts := hostile()
+	answer, err := json.Marshal(strings.Join(texts, "\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "- {text: " + string(answer) + "}\n"
+	h := open(t, map[string]string{"default": script, "other": script}, "")
+	var run struct {
+		ID      string
+		Session string `json:"session_id"`
+	}
+	for i := 0; i < len(texts); i += 50 { // the first line of a prompt is the title of its session
+		prompt := strings.Join(texts[i:min(i+50, len(texts))], "\n")
+		input, err := json.Marshal(map[string]any{"input": prompt, "continue": i == 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.api("ann", http.MethodPost, "/api/runs", string(input), &run)
+		if i == 50 {
+			h.calm(h.tab("ann", browsertest.Options{}), "/?session="+run.Session)
+		}
+	}
+	tab := h.tab("boss", browsertest.Options{}.Phone())
+	for _, path := range []string{
+		"/sessions", "/compare?run=" + run.ID, "/audit", "/usage?by=session",
+		"/?agent=default&skill=" + url.QueryEscape(texts[0]) + "&off=" + url.QueryEscape(texts[5]),
+	} {
+		h.calm(tab, path)
+	}
+}
+
+// calm opens a page and checks that it has no element of a hostile text, and fits.
+func (h *house) calm(tab *browsertest.Tab, path string) {
+	h.t.Helper()
+	tab.Visit(h.url + path)
+	tab.Until(`document.readyState === "complete"`)
+	h.fits(tab)
+	tab.Shot("hostile" + strings.ReplaceAll(path[:min(len(path), 8)], "/", "-"))
+	if n := browsertest.Eval[int](tab, `document.querySelectorAll("iframe, object, embed, img, video, audio, base, "
+		+ "main script, main style, main link, [onerror], [onload], [onclick], a[href^='javascript' i], a[href^='data' i]")
+		.length`); n > 0 {
+		h.t.Errorf("%s: %d elements of a hostile text", path, n)
+	}
+}
+
 // attach chooses a file in the form.
 func (h *house) attach(tab *browsertest.Tab, name string) {
 	h.t.Helper()
@@ -230,7 +307,8 @@ func TestPlayground_Bad(t *testing.T) {
 	}
 	v := url.Values{"prompt": {"once"}, "once": {"one"}, "agent": {"default"}}
 	_, first := post(v)
-	if status, second := post(v); status != http.StatusNoContent || first != second || !strings.Contains(first, "session=") {
+	status, second := post(v)
+	if status != http.StatusNoContent || first != second || !strings.Contains(first, "session=") {
 		t.Errorf("sent twice: %d, %s and %s", status, first, second)
 	}
 	v.Set("prompt", "another")
@@ -239,7 +317,7 @@ func TestPlayground_Bad(t *testing.T) {
 	}
 	for _, bad := range []url.Values{
 		{"prompt": {" "}}, {"prompt": {"x"}, "agent": {"<b>"}}, {"prompt": {"x"}, "model": {"none/at-all"}},
-		{"prompt": {"x"}, "skill": {"none"}}, {"prompt": {"x"}, "session": {"ses_nothing"}, "tool": {"\x00"}},
+		{"prompt": {"x"}, "skill": {"none"}},
 	} {
 		if status, _ := post(bad); status < 400 || status >= 500 {
 			t.Errorf("%v: %d", bad, status)
@@ -249,7 +327,8 @@ func TestPlayground_Bad(t *testing.T) {
 	h.api("boss", http.MethodGet, "/api/sessions", "", &sessions)
 	for path, want := range map[string]int{
 		"/?session=" + sessions.Sessions[0].ID: http.StatusOK, "/?session=none": http.StatusNotFound,
-		"/compare": http.StatusBadRequest, "/compare?run=run_none": http.StatusNotFound, "/?agent=none": http.StatusBadRequest,
+		"/compare": http.StatusBadRequest, "/compare?run=run_none": http.StatusNotFound,
+		"/?agent=none": http.StatusBadRequest, "/?skill=none": http.StatusOK,
 	} {
 		if status, _, body := h.get(token, path); status != want {
 			t.Errorf("%s: %d, want %d: %.300s", path, status, want, body)

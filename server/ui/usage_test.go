@@ -74,6 +74,10 @@ func TestUsage(t *testing.T) {
 			h.sameNumbers(t, "boss", by)
 		}
 		h.sameNumbers(t, "ann", "model")
+		if _, _, body := h.get(h.token("ann"), "/usage"); !strings.Contains(body, "<h3>ann</h3>") ||
+			strings.Contains(body, "<h3>boss</h3>") {
+			t.Error("a user does not see their own budgets only")
+		}
 		if status, _, _ := h.get(h.token("ann"), "/usage?user=boss"); status != http.StatusForbidden {
 			t.Errorf("the usage of others: %d", status)
 		}

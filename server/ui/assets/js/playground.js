@@ -10,6 +10,7 @@ export default function playground(form) {
   // The draft stays over an error, a reload and an expired session.
   prompt.value ||= sessionStorage.getItem(key) ?? "";
   prompt.addEventListener("input", () => sessionStorage.setItem(key, prompt.value));
+  form.dataset.part = "stay";
   form.addEventListener("toolcrib:done", (event) => {
     sessionStorage.removeItem(key);
     location.assign(event.detail.to);
