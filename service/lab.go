@@ -29,8 +29,10 @@ const (
 	maxTrialRuns  = 500
 	maxTrialShown = 100 // changed calls
 	maxTrialText  = 2000
-	maxLookTime   = 3 * time.Second
-	maxLookRuns   = 500
+	// maxTrialNotices bounds the notices of a trial.
+	maxTrialNotices = 5
+	maxLookTime     = 3 * time.Second
+	maxLookRuns     = 500
 )
 
 // RulesText is the key rules of the configuration in effect.
@@ -83,15 +85,8 @@ func (s *Service) TryRules(ctx context.Context, who toolcrib.Principal, text str
 	}
 	defer end()
 	began := time.Now()
-	var notices sync.Mutex
-	under.Env.Notice = func(text string) {
-		notices.Lock()
-		defer notices.Unlock()
-		if len(t.Notices) < 5 {
-			t.Notices = append(t.Notices, text)
-		}
-	}
-	under.Env.Alert = under.Env.Notice
+	said := heard{most: maxTrialNotices}
+	under.Env.Notice, under.Env.Alert = said.add, said.add
 	var changes []policy.ChangedCall
 	omitted := 0
 	b, err := under.Policy.Backtest(ctx, who, policy.BacktestRequest{Limit: maxTrialRuns, Changed: func(c policy.ChangedCall) {
@@ -102,7 +97,7 @@ func (s *Service) TryRules(ctx context.Context, who toolcrib.Principal, text str
 		c.Arguments = []byte(guard.Clip(string(c.Arguments), maxTrialText))
 		changes = append(changes, c)
 	}})
-	t.Backtest, t.Took = b, time.Since(began)
+	t.Backtest, t.Took, t.Notices = b, time.Since(began), said.texts()
 	t.Changes, t.Summary.Omitted = changes, omitted
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -112,6 +107,27 @@ func (s *Service) TryRules(ctx context.Context, who toolcrib.Principal, text str
 		err = cause
 	}
 	return t, err
+}
+
+// heard collects the first notices.
+type heard struct {
+	most int
+	mu   sync.Mutex
+	all  []string
+}
+
+func (h *heard) add(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.all) < h.most {
+		h.all = append(h.all, text)
+	}
+}
+
+func (h *heard) texts() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.all)
 }
 
 // withRules returns a service under the configuration with other rules, with what it keeps of its own.

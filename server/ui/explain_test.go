@@ -20,7 +20,8 @@ func TestExplain(t *testing.T) {
 	id := string(h.runOf(alice, "denied", "go").ID)
 	why := "/explain?run=" + id + "&call=first"
 	tab := h.tab("alice", browsertest.Options{})
-	tab.Visit(h.url + why)
+	tab.Visit(h.url + "/runs/" + id)
+	tab.Click(`a[href^="/explain?run="]`)
 	tab.WaitText("main", "rule_denied")
 	tab.WaitText(".explain-verdict", "Would be refused")
 	tab.WaitText(".ladder", "nosecrets")
