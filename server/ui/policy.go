@@ -131,11 +131,7 @@ func downloadRules(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.wrote = true
-	h := p.W.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	h.Set("X-Content-Type-Options", "nosniff")
+	p.download(name, "text/plain; charset=utf-8")
 	_, _ = p.W.Write(content) // the client may have disconnected
 	return nil
 }

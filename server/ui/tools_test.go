@@ -1,7 +1,6 @@
 package ui_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -196,6 +195,19 @@ func TestTools_Hostile(t *testing.T) {
 			"kind":      object{"enum": []string{hostileText, "b"}, "title": hostileText}, "__proto__": object{"type": "string"},
 		}, "required": []string{hostileText}}),
 	}}
+	texts, properties := hostile(), object{}
+	for i, text := range texts {
+		tools = append(tools, &sdk.Tool{
+			Name: fmt.Sprintf("h_%03d", i), Title: text, Description: text, InputSchema: schema(object{"type": "object"}),
+		})
+		if i < 190 {
+			properties[fmt.Sprintf("p%03d", i)] = object{
+				"type": "string", "title": text, "description": texts[len(texts)-1-i], "default": text, "enum": []string{text, "b"},
+			}
+		}
+	}
+	tools = append(tools, &sdk.Tool{Name: "wide", InputSchema: schema(object{"type": "object", "properties": properties})})
+	foes := len(tools)
 	for i := range 1000 {
 		tools = append(tools, &sdk.Tool{
 			Name: fmt.Sprintf("tool_%03d", i), Description: strings.Repeat("does a thing ", 10),
@@ -203,12 +215,13 @@ func TestTools_Hostile(t *testing.T) {
 		})
 	}
 	h := open(t, map[string]string{"default": hello},
-		"mcpServers: {foe: {url: '"+mcpServer(t, tools[0])+"'}, many: {url: '"+mcpServer(t, tools[1:]...)+"'}}\n")
+		"mcpServers: {foe: {url: '"+mcpServer(t, tools[:foes]...)+"'}, many: {url: '"+mcpServer(t, tools[foes:]...)+"'}}\n")
 	h.trusts("foe")
 	h.trusts("many")
 	tab := h.tab("boss", browsertest.Options{})
 	for _, path := range []string{
-		"/tools?source=mcp:foe", "/tools/foe__bad", "/tools?q=" + url.QueryEscape(hostileText),
+		"/tools?source=mcp:foe", "/tools?source=mcp:foe&from=100", "/tools?source=mcp:foe&from=200", "/tools/foe__bad",
+		"/tools/foe__wide", "/explain?q=foe", "/explain?tool=foe__h_001", "/tools?q=" + url.QueryEscape(hostileText),
 		"/tools?group=" + url.QueryEscape(hostileText),
 	} {
 		tab.Visit(h.url + path)
@@ -223,8 +236,5 @@ func TestTools_Hostile(t *testing.T) {
 	if status != http.StatusOK || len(text) > 150<<10 || strings.Count(text, `id="tool-`) != 100 ||
 		!strings.Contains(text, "from=100") {
 		t.Errorf("a page of 1,000 tools: %d, %d bytes", status, len(text))
-	}
-	if bytes.Contains([]byte(text), []byte("<script>t")) {
-		t.Error("a tool's text is markup")
 	}
 }
