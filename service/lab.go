@@ -1,8 +1,11 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -222,16 +225,38 @@ func (s *Service) RulesChange(who toolcrib.Principal, text string) (name string,
 	if text == old.Text {
 		return "", nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "these are the rules of the configuration: nothing has changed")
 	}
-	// Only of the rules: the lines around them may have secrets.
-	d, err := udiff.ToUnifiedDiff(old.File, old.File, old.Text, udiff.Lines(old.Text, text), 3)
+	content, err = rulesDiff(filepath.Base(old.File), old, text)
+	return "toolcrib-rules.diff", content, err
+}
+
+// rulesDiff returns a change of a file as the program patch takes it in the folder of the file. It has the lines of the
+// rules only, since those around them may have secrets.
+func rulesDiff(file string, old RulesText, text string) ([]byte, error) {
+	d, err := udiff.ToUnifiedDiff(file, file, old.Text, udiff.Lines(old.Text, text), udiff.DefaultContextLines)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "--- %s\n+++ %s\n", file, file)
 	for _, h := range d.Hunks {
-		h.FromLine += old.Line - 1
-		h.ToLine += old.Line - 1
+		var lines strings.Builder
+		from, to := 0, 0
+		for _, l := range h.Lines {
+			sign := map[udiff.OpKind]string{udiff.Delete: "-", udiff.Insert: "+", udiff.Equal: " "}[l.Kind]
+			lines.WriteString(sign + l.Content)
+			if l.Kind != udiff.Insert {
+				from++
+			}
+			if l.Kind != udiff.Delete {
+				to++
+			}
+		}
+		begin := func(line, count int) int { // of no lines, the line before them
+			return line + old.Line - 1 - max(1-count, 0)
+		}
+		fmt.Fprintf(&out, "@@ -%d,%d +%d,%d @@\n%s", begin(h.FromLine, from), from, begin(h.ToLine, to), to, lines.String())
 	}
-	return "toolcrib-rules.diff", []byte(d.String()), nil
+	return out.Bytes(), nil
 }
 
 // AddRule returns the text of rules with a proposed rule added.

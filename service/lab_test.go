@@ -1,10 +1,15 @@
 package service_test
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 )
@@ -49,9 +54,23 @@ func TestTryRules(t *testing.T) {
 	if trial, err = s.TryRules(t.Context(), root, text); err != nil || trial.Summary.Wider != 1 {
 		t.Errorf("%+v %v", trial, err)
 	}
+	text += "  - {name: a, then: ask}\n" + strings.Repeat("# x\n", 9) + "  - {name: b, then: ask}\n"
 	name, diff, err := s.RulesChange(root, text)
 	if err != nil || !strings.HasSuffix(name, ".diff") || !strings.Contains(string(diff), "+rules:") {
 		t.Errorf("%s: %s, %v", name, diff, err)
+	}
+	patched(t, s.Env.Config.File(), diff, text)
+	for _, next := range []string{ // of a file with rules
+		strings.Replace(strings.Replace(text, "name: a", "name: other", 1), "name: b", "name: c", 1), "",
+	} {
+		c, err := config.Load(config.Source{Path: s.Env.Config.File(), Origin: config.OriginFlag}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, diff, err = s.Under(c).RulesChange(root, next); err != nil {
+			t.Fatal(err)
+		}
+		patched(t, s.Env.Config.File(), diff, next)
 	}
 	user := toolcrib.Principal{User: "alice"}
 	_, err = s.TryRules(t.Context(), user, denies)
@@ -64,4 +83,23 @@ func TestTryRules(t *testing.T) {
 	has(t, "a change for a user", err, toolcrib.CodeForbidden)
 	_, err = s.AddRule(root, "", "- {name: x}\nlisten: 0.0.0.0:1")
 	has(t, "a rule of two lines", err, toolcrib.CodeBadRequest)
+}
+
+// patched applies a change to a file with the program patch.
+func patched(t *testing.T, file string, diff []byte, want string) {
+	t.Helper()
+	program, err := exec.LookPath("patch")
+	if err != nil {
+		t.Log("SKIPPED: the change was not applied; install patch: apt-get install patch")
+		return
+	}
+	patch := exec.CommandContext(t.Context(), program, "--posix", "--forward")
+	patch.Dir, patch.Stdin = filepath.Dir(file), bytes.NewReader(diff)
+	if out, err := patch.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, diff)
+	}
+	after, err := os.ReadFile(file)
+	if err != nil || !strings.HasSuffix(string(after), want) || !strings.HasPrefix(string(after), house) {
+		t.Errorf("the file with the change: %s (%v)", after, err)
+	}
 }
