@@ -92,14 +92,15 @@ func (s *Service) TryRules(ctx context.Context, who toolcrib.Principal, text str
 	under.Env.Notice, under.Env.Alert = said.add, said.add
 	var changes []policy.ChangedCall
 	omitted := 0
-	b, err := under.Policy.Backtest(ctx, who, policy.BacktestRequest{Limit: maxTrialRuns, Changed: func(c policy.ChangedCall) {
+	changed := func(c policy.ChangedCall) {
 		if len(changes) == maxTrialShown {
 			omitted++
 			return
 		}
 		c.Arguments = []byte(guard.Clip(string(c.Arguments), maxTrialText))
 		changes = append(changes, c)
-	}})
+	}
+	b, err := under.Policy.Backtest(ctx, who, policy.BacktestRequest{Limit: maxTrialRuns, Changed: changed})
 	t.Backtest, t.Took, t.Notices = b, time.Since(began), said.texts()
 	t.Changes, t.Summary.Omitted = changes, omitted
 	switch cause := context.Cause(ctx); {

@@ -31,7 +31,7 @@ func TestTrials(t *testing.T) {
 		}()
 		synctest.Wait()
 		if toolcrib.CodeOf(context.Cause(first)) != toolcrib.CodeConflict || other.Err() != nil {
-			t.Error("the first trial goes on", context.Cause(first), other.Err())
+			t.Error("the first trial has not ended", context.Cause(first), other.Err())
 		}
 		select {
 		case <-begun:

@@ -52,7 +52,8 @@ const argumentsPrefix = "argument"
 func argumentFields(parameters, current json.RawMessage) *field {
 	root := fieldsOf(parameters, argumentsPrefix, current)
 	s, _, ok := readSchema(parameters)
-	if root.Kind == fieldJSON && ok && len(s.Properties) == 0 && len(s.OneOf)+len(s.AnyOf)+len(s.AllOf) == 0 && s.Ref == "" {
+	forms := len(s.Properties) + len(s.OneOf) + len(s.AnyOf) + len(s.AllOf)
+	if root.Kind == fieldJSON && ok && forms == 0 && s.Ref == "" {
 		root.Kind = fieldGroup
 	}
 	return root
