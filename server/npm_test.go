@@ -63,7 +63,7 @@ func (c told) holds(t *testing.T, name string) {
 			t.Errorf("%s: %s: %+v, want %q", name, step, got, want)
 		}
 	}
-	if got := c["approval"]; !strings.Contains(got.Text, "/api/approvals/apr_") {
+	if got := c["approval"]; !strings.Contains(got.Text, "/approvals/apr_") {
 		t.Errorf("%s: approval: %+v", name, got)
 	}
 	for step, status := range map[string]int{

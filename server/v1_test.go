@@ -190,7 +190,7 @@ func TestV1_Fields(t *testing.T) {
 	}
 	// The text of an approval for a person is not the model's text.
 	if h.want(200, &c, "POST", "/v1/chat/completions", ann,
-		chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/api/approvals/apr_") {
+		chatBody("writes", `,"stop":["a"]`)); !strings.Contains(*c.Choices[0].Message.Content, "/approvals/apr_") {
 		t.Errorf("%+v", c.Choices[0].Message)
 	}
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, chatBody("hello", `,"seed":7,"reasoning_effort":"minimal","verbosity":"low",
@@ -298,7 +298,7 @@ func TestV1_Approval(t *testing.T) {
 	h.want(200, &c, "POST", "/v1/chat/completions", ann, body, "Idempotency-Key", "k")
 	p := c.Toolcrib.Pending
 	if *c.Choices[0].Finish != "stop" || p == nil || !strings.Contains(*c.Choices[0].Message.Content, p.ApprovalID) ||
-		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/api/approvals/") ||
+		!strings.Contains(*c.Choices[0].Message.Content, h.url+"/approvals/") ||
 		c.Toolcrib.Status != "waiting_for_approval" {
 		t.Fatalf("%+v", c)
 	}
@@ -313,7 +313,7 @@ func TestV1_Approval(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	_, text, _ := h.chunks(h.request("POST", "/v1/chat/completions", ann, chatBody("amends", `,"stream":true`)))
-	if !strings.Contains(text, "/api/approvals/apr_") {
+	if !strings.Contains(text, "/approvals/apr_") {
 		t.Errorf("%q", text)
 	}
 }

@@ -3,7 +3,6 @@ package ui
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func (p *page) showApproval() error {
 		return err
 	}
 	if p.enhanced() {
-		return p.part("approval", "outcome", http.StatusOK, v)
+		return p.part("approval", "approval-outcome", http.StatusOK, v)
 	}
 	return p.render("approval", http.StatusOK, p.approvalView(v))
 }
@@ -352,7 +351,7 @@ func (p *page) previewEdit(e *editView, d service.Decision) error {
 	shown := newDecidingCall(e.Approval, &api.ApprovalCall{ApprovalItem: item})
 	e.Shown = &shown
 	if p.enhanced() {
-		return p.part("approvaledit", "edited", http.StatusOK, e)
+		return p.part("approvaledit", "approval-edited", http.StatusOK, e)
 	}
 	return p.render("approvaledit", http.StatusOK, e)
 }
@@ -360,41 +359,27 @@ func (p *page) previewEdit(e *editView, d service.Decision) error {
 // The times of the stream of the inbox.
 const (
 	inboxEvery = time.Second
-	inboxIdle  = 15 * time.Second // until a line that keeps proxies from closing the stream
+	inboxIdle  = 15 // seconds until a line that keeps proxies from closing the stream
 )
 
 // liveApprovals streams the IDs of the approvals that wait, whenever they change.
 func (p *page) liveApprovals() error {
-	last := ""
-	h := p.W.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	control := http.NewResponseController(p.W)
-	write := func(text string) error {
-		p.wrote = true
-		_ = control.SetWriteDeadline(time.Now().Add(inboxIdle)) // if the connection supports it
-		if _, err := fmt.Fprint(p.W, text); err != nil {
-			return err
-		}
-		return control.Flush()
+	out, err := p.stream()
+	if err != nil {
+		return nil // the client has disconnected
 	}
 	tick := time.NewTicker(inboxEvery)
 	defer tick.Stop()
-	for idle := time.Now(); ; {
+	var last []string
+	for n := 0; ; n++ {
 		ids, err := p.Service.Waiting(p, p.Who)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		text, err := json.Marshal(ids)
-		if err != nil {
-			return err
-		}
-		if now := string(text); now != last {
-			last, idle = now, time.Now()
-			err = write("data: " + now + "\n\n")
-		} else if time.Since(idle) > inboxIdle {
-			idle = time.Now()
-			err = write(": idle\n\n")
+		case n == 0 || !slices.Equal(ids, last):
+			last, err = ids, out.send(0, "waiting", ids)
+		case n%inboxIdle == 0:
+			err = out.ping()
 		}
 		if err != nil {
 			return nil // the client has disconnected

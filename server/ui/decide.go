@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/internal/propose"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
@@ -123,21 +125,32 @@ func argumentsOf(raw json.RawMessage) []argument {
 	return list
 }
 
-// diffLines returns the lines of a unified diff with their kinds.
+// hunk matches the line of a unified diff above lines of a file, with the numbers of old and new lines.
+var hunk = lazyregexp.New(`^@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@`)
+
+// diffLines returns all lines of a unified diff with their kinds. A line of a file that looks like a heading is none.
 func diffLines(text string) []diffLine {
 	var all []diffLine
+	left := [2]int{} // lines of the hunk that follow, old and new
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		class := ""
-		switch {
-		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
-			class = "file"
-		case strings.HasPrefix(line, "@@"):
+		class, inside := "", left[0] > 0 || left[1] > 0
+		switch found := hunk.FindStringSubmatch(line); {
+		case inside && strings.HasPrefix(line, "+"):
+			class, left[1] = "add", left[1]-1
+		case inside && strings.HasPrefix(line, "-"):
+			class, left[0] = "del", left[0]-1
+		case inside && !strings.HasPrefix(line, `\`):
+			left = [2]int{left[0] - 1, left[1] - 1}
+		case found != nil:
 			class = "hunk"
-		case strings.HasPrefix(line, "+"):
-			class = "add"
-		case strings.HasPrefix(line, "-"):
-			class = "del"
+			for i := range left {
+				left[i], _ = strconv.Atoi(cmp.Or(found[i+1], "1")) // it consists of digits
+			}
+		case strings.HasPrefix(line, `\`):
+			class = "hunk"
+		case !inside:
+			class = "file"
 		}
 		all = append(all, diffLine{class, line})
 	}
@@ -330,7 +343,7 @@ func (p *page) conflict(v *service.Approval, cause error) error {
 		return cause
 	}
 	if p.enhanced() {
-		return p.part("approval", "outcome", http.StatusConflict, now)
+		return p.part("approval", "approval-outcome", http.StatusConflict, now)
 	}
 	return p.again(now, http.StatusConflict, nil)
 }

@@ -1,21 +1,17 @@
 // The inbox, and the page of an approval: they follow what others decide, have keys, and can notify.
 import { announce, parse, place } from "./dom.js";
 
-const settle = 600; // milliseconds in which a second tap does not decide about the next approval
+const settle = 600; // milliseconds in which a key that is held does not decide about the next approval, as in the style
 
 export default function (root) {
   const began = performance.now();
   const id = root.dataset.approval;
-  let known = null;
+  let known = id ? null : [...root.querySelectorAll("#inbox a[id]")].map((item) => item.id.slice("item-".length));
   let over = false;
-
-  root.addEventListener("click", (event) => {
-    if (event.target.closest("[name=do]") && performance.now() - began < settle) event.preventDefault();
-  }, true);
 
   document.addEventListener("toolcrib:waiting", async ({ detail: ids }) => {
     const fresh = known ? ids.filter((one) => !known.includes(one)) : [];
-    const changed = known !== null && (fresh.length > 0 || known.length !== ids.length);
+    const changed = fresh.length > 0 || known?.length !== ids.length;
     known = ids;
     for (const one of fresh) notify(root, one);
     if (id && !over && !ids.includes(id) && root.dataset.open === "yes") await outcome();
@@ -59,9 +55,10 @@ export default function (root) {
     const does = keys(root)[event.key];
     if (!does) return;
     event.preventDefault();
-    does();
+    if (!event.repeat && (event.key !== "a" || performance.now() - began > settle)) does();
   });
   ways(root);
+  root.dataset.ready = "yes";
 }
 
 // keys returns what the keys do. They do nothing where there is nothing to do.

@@ -14,7 +14,7 @@ function open() {
   clearTimeout(again);
   if (source || !wanted()) return;
   source = new EventSource("/approvals/live");
-  source.onmessage = (event) => show(JSON.parse(event.data));
+  source.addEventListener("waiting", (event) => show(JSON.parse(event.data)));
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) return; // it connects again by itself
     source = undefined;
