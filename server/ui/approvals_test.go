@@ -366,8 +366,8 @@ func withoutScript(t *testing.T, h *house) {
 	}
 	run = h.ask("kim", "writer")
 	h.shows(tab, run)
-	press(tab, "[value=deny]")
-	tab.WaitText(".notice", "Denied")
+	tab.Type("[value=deny]", kb.Enter)
+	tab.Wait(".notice-good")
 	// A stale form does not decide.
 	run = h.ask("kim", "writer")
 	status, body = h.form(token, "/approvals/"+run.Pending.ApprovalID, url.Values{"do": {"approve"}, "digest": {"stale"}, "reason": {"kept"}})
