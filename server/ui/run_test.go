@@ -107,8 +107,8 @@ func TestN25_StoryLive(t *testing.T) {
 	tab.Shot("live")
 }
 
-// form sends a form without following the redirect.
-func (h *house) form(token, path string, values url.Values) (status int, to string) {
+// send sends a form without following the redirect.
+func (h *house) send(token, path string, values url.Values) (status int, to string) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(values.Encode()))
 	if err != nil {
@@ -139,7 +139,7 @@ func TestN25_StoryForeign(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"cancel", "message", "resume", "fork"} {
-			if status, _ := h.form(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}); status/100 != 4 {
+			if status, _ := h.send(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}); status/100 != 4 {
 				t.Errorf("/runs/%s/%s: %d", id, path, status)
 			}
 		}
