@@ -25,7 +25,7 @@ func TestPages(t *testing.T) {
 			tab.Expect("404")
 			for _, path := range everyPage {
 				tab.Visit(h.url + path)
-				if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
+				if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 					t.Errorf("%s is wider than the window", path)
 				}
 				if !o.NoScript {
