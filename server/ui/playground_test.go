@@ -59,6 +59,7 @@ var talk = map[string]string{
 	"default": "- {text: first answer}\n- {text: second answer}\n- {text: third answer}\n",
 	"other":   "- {text: the other answer}\n- {text: the other answer}\n",
 	"slow":    "- {tool_calls: [{name: list_directory, arguments: {path: .}}], delay: 2s}\n- {text: never, delay: 60s}\n",
+	"writes":  "- {tool_calls: [{name: write_file, arguments: {path: a.txt, content: hi}}]}\n- {text: written}\n",
 	"reads":   "- {tool_calls: [{name: list_directory, arguments: {path: .}}]}\n- {text: looked}\n",
 }
 
@@ -143,6 +144,28 @@ func TestPlayground_Running(t *testing.T) {
 	tab.Click("form[action$='/cancel'] button")
 	tab.WaitText(".run-head", "Cancelled")
 	tab.Wait("#ask")
+}
+
+// A call is approved where the run is shown: for a newcomer after two clicks, and in the playground again afterwards.
+func TestPlayground_Approve(t *testing.T) {
+	h := open(t, talk, "  tour: {model: offline}\n")
+	tab := h.tab("ann", browsertest.Options{})
+	tab.Visit(h.url + "/?agent=tour")
+	tab.Click(".examples form button")
+	tab.Click(".story form.decide [data-key=approve]")
+	tab.WaitText(".run-head", "Completed")
+	if path := browsertest.Eval[string](tab, "location.pathname"); path != "/" {
+		t.Errorf("after a decision: %s", path)
+	}
+	tab.Wait(".answer")
+	tab.Visit(h.url + "/?agent=writes")
+	tab.Type("#prompt", "write")
+	tab.Click("#ask .primary")
+	tab.Wait(".story form.decide [data-key=approve]")
+	tab.Shot("play-approve")
+	tab.Click(".story form.decide [data-key=deny]")
+	tab.WaitText(".answer", "written")
+	tab.Wait(".story .status-refused")
 }
 
 // A tool that is switched off for one run is refused in it, and read only refuses all that change something.
