@@ -52,6 +52,13 @@ func (h *house) bigRun(user string) (run toolcrib.RunID, events int) {
 	round(rounds+1, wide)
 	round(rounds+2, 0)
 	all = append(all, &journal.Done{Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "counted"})
+	h.append(run, all)
+	return run, len(all)
+}
+
+// append stores the events of a run.
+func (h *house) append(run toolcrib.RunID, all []toolcrib.Body) {
+	h.t.Helper()
 	began := time.Now().Add(-time.Minute)
 	for from := 0; from < len(all); from += 1000 {
 		var part []toolcrib.Event
@@ -63,7 +70,51 @@ func (h *house) bigRun(user string) (run toolcrib.RunID, events int) {
 			h.t.Fatal(err)
 		}
 	}
-	return run, len(all)
+}
+
+// A line of 10 MB is cut wherever a run has one, and is whole where it is downloaded.
+func TestN25_StoryOfLongLines(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	run, line := toolcrib.RunID(agent.NewID("run_")), strings.Repeat("<b>\u202e", 1<<20/6)
+	long := strings.Repeat(line, 10)
+	arguments, err := json.Marshal(map[string]string{"path": line})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := toolcrib.ToolCall{ID: "c", Name: "read_file", Arguments: arguments}
+	h.append(run, []toolcrib.Body{
+		&journal.RunStarted{
+			Format: journal.Format, Agent: toolcrib.Agent{Name: "default", Model: "default/x"}, Driver: "server",
+			Models: []journal.ModelInfo{{Ref: "default/x"}}, Principal: toolcrib.Principal{User: "ann"}, System: line,
+			Input: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, line)}, Taint: []string{line},
+		},
+		&journal.ModelRequest{Request: 1, Iteration: 1, Attempt: 1},
+		&journal.Message{Request: 1, Iteration: 1, Parts: []toolcrib.Part{
+			{Text: long}, {Thinking: &toolcrib.Thinking{Text: line}}, {ToolCall: &toolcrib.ToolCall{ID: "c", Name: "read_file"}},
+		}},
+		&journal.ToolCall{Iteration: 1, ToolCall: c},
+		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{
+			{CallID: "c", Tool: "read_file", Reason: toolcrib.ReasonRuleDenied, Message: line, Rule: line},
+		}},
+		&journal.ToolResult{ToolCallID: "c", Name: "read_file", Status: toolcrib.ResultRefused, Content: long, Source: line},
+		&journal.Notice{Notice: toolcrib.Notice{Code: "x", Message: line}},
+		&journal.Said{Text: line, By: line},
+		&journal.Error{Code: "x", Message: line, Status: toolcrib.StatusFailed, Content: line},
+	})
+	ann := h.token("ann")
+	for _, path := range []string{"", "?view=timeline", "/events/1", "/events/2", "/events/3", "/events/5", "/events/6", "/events/9"} {
+		status, _, body := h.get(ann, "/runs/"+string(run)+path)
+		if status != http.StatusOK || len(body) > 5<<20 || strings.Contains(body, "<b>\u202e") || strings.ContainsRune(body, '\u202e') {
+			t.Errorf("%s: status %d, %d bytes, or a hidden character", path, status, len(body))
+		}
+	}
+	if _, _, body := h.get(ann, "/runs"); len(body) > 100<<10 {
+		t.Errorf("the list has %d bytes", len(body))
+	}
+	if _, head, body := h.get(ann, "/runs/"+string(run)+"/events/6/result"); body != long ||
+		!strings.Contains(head.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the result has %d bytes", len(body))
+	}
 }
 
 // A run of 10,000 events with 500 calls in a round is shown in parts, quickly.

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/store"
@@ -102,7 +103,7 @@ func showRun(p *page) error {
 			return err
 		}
 	}
-	d.Title = cmp.Or(service.OneLine(d.Prompt, 90), string(run.ID))
+	d.Title = cmp.Or(service.OneLine(guard.Clip(d.Prompt, 1000), 90), string(run.ID))
 	return p.render("run", http.StatusOK, d)
 }
 

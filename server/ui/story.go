@@ -500,6 +500,9 @@ type excerpt struct {
 	Cut  bool
 }
 
+// maxProse bounds a text of a model that a story shows as Markdown, in bytes. Of a longer one it shows the beginning.
+const maxProse = 64 << 10
+
 // shortJSON is the length of a JSON value that is written in one line, in bytes.
 const shortJSON = 72
 

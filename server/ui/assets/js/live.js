@@ -58,9 +58,29 @@ export default function live(root) {
 
   async function connect() {
     const stop = new AbortController();
-    addEventListener("pagehide", () => stop.abort(), { once: true });
+    const { signal } = stop;
+    let silence, away;
+    const heard = () => { // pings come every 15 seconds
+      clearTimeout(silence);
+      silence = setTimeout(() => stop.abort(), 40000);
+    };
+    signal.addEventListener("abort", () => [silence, away].forEach(clearTimeout));
+    addEventListener("pagehide", () => stop.abort(), { signal });
+    document.addEventListener("visibilitychange", () => { // a browser has few connections to a server
+      clearTimeout(away);
+      if (document.hidden) away = setTimeout(() => stop.abort(), 30000);
+    }, { signal });
+    heard();
+    try {
+      return await read(signal, heard);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  async function read(signal, heard) {
     const answer = await fetch(root.dataset.live, {
-      headers: { Accept: "text/event-stream", "X-Toolcrib-Part": "yes", "Last-Event-ID": last }, signal: stop.signal,
+      headers: { Accept: "text/event-stream", "X-Toolcrib-Part": "yes", "Last-Event-ID": last }, signal,
       cache: "no-store",
     });
     if (!answer.ok) return answer.status;
@@ -75,6 +95,7 @@ export default function live(root) {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return 0;
+      heard();
       const all = (rest + value).split("\n\n");
       rest = all.pop();
       for (const one of all) if (take(one) === "end") return 204;
@@ -95,6 +116,7 @@ export default function live(root) {
 
   (async () => {
     for (;;) {
+      if (document.hidden && tries > 0) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
       const status = await connect().catch(() => 0);
       if (status === 204) return tell("");
       if (status === 404) return tell("gone");
