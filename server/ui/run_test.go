@@ -108,8 +108,8 @@ func TestN25_StoryLive(t *testing.T) {
 	tab.Shot("live")
 }
 
-// send sends a form without following the redirect.
-func (h *house) send(token, path string, values url.Values) (status int, to string) {
+// submitted sends a form without following the redirect.
+func (h *house) submitted(token, path string, values url.Values) (status int, to string) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(values.Encode()))
 	if err != nil {
@@ -140,7 +140,7 @@ func TestN25_StoryForeign(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"cancel", "message", "resume", "fork"} {
-			if status, _ := h.send(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}); status/100 != 4 {
+			if status, _ := h.submitted(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}); status/100 != 4 {
 				t.Errorf("/runs/%s/%s: %d", id, path, status)
 			}
 		}
