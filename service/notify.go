@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
@@ -159,6 +160,9 @@ func (s *Service) message(at *agent.State) notify.Message {
 		m.Calls = append(m.Calls, notify.Call{
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
+	}
+	if u, err := url.Parse(s.Env.Config.Server.OIDC.RedirectURL); err == nil && u.Host != "" { // where people reach the server
+		m.URL = u.Scheme + "://" + u.Host + "/approvals/" + ask.ApprovalID
 	}
 	_, commands := NextCommands(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)
 	show := s.Env.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))

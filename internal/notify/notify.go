@@ -151,6 +151,7 @@ type Message struct {
 	ExpiresAt  *time.Time           `json:"expires_at"` // null if it does not expire
 	Calls      []Call               `json:"calls"`
 	Commands   []string             `json:"commands"`            // commands that show and decide it
+	URL        string               `json:"url,omitempty"`       // its page, if the address of the server is known
 	Truncated  bool                 `json:"truncated,omitempty"` // whether anything is cut or left out
 }
 
@@ -235,6 +236,9 @@ func (m Message) Text() string {
 			}
 			fmt.Fprintln(&b, line)
 		}
+	}
+	if m.URL != "" && len(m.URL) < maxTextCall {
+		fmt.Fprintln(&b, m.URL)
 	}
 	for _, c := range m.Commands {
 		if b.Len()+len(c) < maxText {

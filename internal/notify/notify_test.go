@@ -106,6 +106,15 @@ func message() notify.Message {
 	}
 }
 
+// The address of the page stays whole, unlike addresses in what a model wrote.
+func TestText_URL(t *testing.T) {
+	m := message()
+	m.URL, m.Calls[0].Arguments = "https://tools.example/approvals/apr_1", json.RawMessage(`{"path":"https://attacker.example/x"}`)
+	if text := m.Text(); !strings.Contains(text, "\nhttps://tools.example/approvals/apr_1\n") || strings.Contains(text, "https://attacker") {
+		t.Error(text)
+	}
+}
+
 // The signature of the specification's own example.
 func TestSign_Specification(t *testing.T) {
 	got := notify.Sign(keyOf(t, secret), "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
