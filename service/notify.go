@@ -161,7 +161,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	if u, err := url.Parse(s.Env.Config.Server.OIDC.RedirectURL); err == nil && u.Host != "" { // where people reach the server
+	// Where people reach the server.
+	if u, err := url.Parse(s.Env.Config.Server.OIDC.RedirectURL); err == nil && u.Host != "" {
 		m.URL = u.Scheme + "://" + u.Host + "/approvals/" + ask.ApprovalID
 	}
 	_, commands := NextCommands(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)

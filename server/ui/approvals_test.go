@@ -294,7 +294,7 @@ func decideTogether(t *testing.T, h *house) {
 		t.Errorf("the reason is %q", got)
 	}
 	// A form that is sent twice is a conflict in words, and keeps what was typed.
-	status, body := h.form(h.token("ivy"), "/approvals/"+run.Pending.ApprovalID,
+	status, body := h.decideForm(h.token("ivy"), "/approvals/"+run.Pending.ApprovalID,
 		url.Values{"do": {"deny"}, "digest": {stale}, "reason": {"once more"}})
 	if status != http.StatusConflict || !strings.Contains(body, "hal") || !strings.Contains(body, "This was decided") {
 		t.Errorf("status %d: %s", status, body)
@@ -351,14 +351,14 @@ func withoutScript(t *testing.T, h *house) {
 	tab.Click("#inbox a")
 	tab.Wait("[value=answer]")
 	token, at := h.token("kim"), "/approvals/"+run.Pending.ApprovalID
-	status, body := h.form(token, at, url.Values{
+	status, body := h.decideForm(token, at, url.Values{
 		"do": {"answer"}, "digest": {run.Pending.Digest}, "answer/city": {"Bonn"}, "answer/count": {"x"},
 	})
 	if status != http.StatusBadRequest || !strings.Contains(body, "Bonn") || !strings.Contains(body, "not a whole number") ||
 		!strings.Contains(body, "This is required") {
 		t.Errorf("status %d: %s", status, body)
 	}
-	status, _ = h.form(token, at, url.Values{
+	status, _ = h.decideForm(token, at, url.Values{
 		"do": {"answer"}, "digest": {run.Pending.Digest}, "answer/city": {"Bonn"}, "answer/count": {"4"}, "answer/fast": {"true"},
 	})
 	if status != http.StatusSeeOther {
@@ -370,7 +370,7 @@ func withoutScript(t *testing.T, h *house) {
 	tab.Wait(".notice-good")
 	// A stale form does not decide.
 	run = h.ask("kim", "writer")
-	status, body = h.form(token, "/approvals/"+run.Pending.ApprovalID, url.Values{"do": {"approve"}, "digest": {"stale"}, "reason": {"kept"}})
+	status, body = h.decideForm(token, "/approvals/"+run.Pending.ApprovalID, url.Values{"do": {"approve"}, "digest": {"stale"}, "reason": {"kept"}})
 	if status != http.StatusConflict || !strings.Contains(body, "kept") || !strings.Contains(body, "look again") {
 		t.Errorf("status %d: %s", status, body)
 	}
@@ -420,7 +420,7 @@ func foreignApproval(t *testing.T, h *house) {
 		if status, _, body := h.get(token, path); status != http.StatusNotFound || strings.Contains(body, "write_file") {
 			t.Errorf("%s: status %d", path, status)
 		}
-		if status, _ := h.form(token, path, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}, "call": {"call_1"}}); status != http.StatusNotFound {
+		if status, _ := h.decideForm(token, path, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}, "call": {"call_1"}}); status != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, status)
 		}
 	}
@@ -501,11 +501,11 @@ func TestN25_ApprovalsFourEyes(t *testing.T) {
 	tab.Visit(h.url + at)
 	tab.WaitText("main", "another person must approve")
 	tab.Shot("four-eyes")
-	if status, body := h.form(h.token("ann"), at, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}}); status != http.StatusForbidden && status != http.StatusConflict {
+	if status, body := h.decideForm(h.token("ann"), at, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}}); status != http.StatusForbidden && status != http.StatusConflict {
 		t.Errorf("status %d: %s", status, body)
 	}
 	h.eventually(run, "completed")
-	status, body := h.form(h.token("boss"), at, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}})
+	status, body := h.decideForm(h.token("boss"), at, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}})
 	if status != http.StatusConflict || !strings.Contains(body, "expired") {
 		t.Errorf("status %d: %s", status, body)
 	}
@@ -514,8 +514,8 @@ func TestN25_ApprovalsFourEyes(t *testing.T) {
 	}
 }
 
-// form sends a form as a browser without JavaScript does.
-func (h *house) form(token, path string, values url.Values) (status int, body string) {
+// decideForm sends a form as a browser without JavaScript does.
+func (h *house) decideForm(token, path string, values url.Values) (status int, body string) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(values.Encode()))
 	if err != nil {
