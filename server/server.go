@@ -139,7 +139,9 @@ func newAllowed(at string, of *service.Service) (*allowed, error) {
 	if c.Auth == "none" && at != "" && !loopback(at) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "server.auth: none is refused unless listen is loopback")
 	}
-	d.origins = c.CORS
+	if d.origins = c.CORS; c.Origin != "" {
+		d.origins = append(slices.Clone(c.CORS), c.Origin)
+	}
 	d.hosts = hostsOf(at, d.origins)
 	return d, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"time"
 
@@ -161,9 +160,8 @@ func (s *Service) message(at *agent.State) notify.Message {
 			ID: c.ID, Name: c.Name, Effect: c.Effect.OrStrictest(), Arguments: c.Arguments, Preview: c.Preview,
 		})
 	}
-	// Where people reach the server.
-	if u, err := url.Parse(s.Env.Config.Server.OIDC.RedirectURL); err == nil && u.Host != "" {
-		m.URL = u.Scheme + "://" + u.Host + "/approvals/" + ask.ApprovalID
+	if origin := s.Env.Config.Server.Origin; origin != "" {
+		m.URL = origin + "/approvals/" + ask.ApprovalID
 	}
 	_, commands := NextCommands(s.Env.SelfHere, Resumer(s.Env.Driver, s.Env.SelfHere), at.Run, ask, true)
 	show := s.Env.SelfHere + " approvals show " + guard.Visible(toolcrib.ShortID(ask.ApprovalID))

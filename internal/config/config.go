@@ -189,6 +189,7 @@ type Server struct {
 	RateLimit    int      `yaml:"rate_limit" default:"0" min:"0" max:"1000000"`
 	MaxBodyBytes int64    `yaml:"max_body_bytes" default:"10485760" min:"1024" max:"1073741824"`
 	CORS         []string `yaml:"cors" default:"[]" max:"1000" format:"origin"`
+	Origin       string   `yaml:"origin" default:"" format:"origin"`
 
 	ClientToolTimeout Duration `yaml:"client_tool_timeout" default:"1h" min:"1s" max:"30d"`
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`
@@ -203,7 +204,6 @@ type OIDC struct {
 	ClientID     Value               `yaml:"client_id" default:"" format:"text"`
 	ClientSecret Value               `yaml:"client_secret" default:"" secret:"all"`
 	Scopes       []string            `yaml:"scopes" default:"[openid,profile,email]" max:"100" format:"word"`
-	RedirectURL  string              `yaml:"redirect_url" default:"" format:"url"`
 	UserClaim    string              `yaml:"user_claim" default:"" format:"word"`
 	GroupsClaim  string              `yaml:"groups_claim" default:"" format:"word"`
 	Roles        map[string][]string `yaml:"roles" keys:"claim" max:"100"`

@@ -72,12 +72,8 @@ func (s *Sessions) Begin(w http.ResponseWriter, r *http.Request, next string) (a
 	if err != nil {
 		return "", err
 	}
-	redirect := c.RedirectURL
-	if redirect == "" {
-		redirect = s.Origin(r) + CallbackPath
-	}
 	f := flow{Issuer: c.Issuer, Next: Local(next), Until: time.Now().Add(flowLasts)}
-	if at, f.Flow, err = p.Begin(r.Context(), redirect); err != nil {
+	if at, f.Flow, err = p.Begin(r.Context(), s.Origin(r)+CallbackPath); err != nil {
 		return "", err
 	}
 	sealed, err := s.service().People.Sealed(f)
@@ -150,8 +146,11 @@ func (s *Sessions) Ended(r *http.Request, logoutToken string) error {
 	return s.service().People.EndByProvider(r.Context(), c.Issuer, subject, session)
 }
 
-// Origin returns the origin under which the browser reaches the server.
+// Origin returns the origin under which the browser reaches the server: that of the configuration, if it has one.
 func (s *Sessions) Origin(r *http.Request) string {
+	if origin := s.service().Env.Config.Server.Origin; origin != "" {
+		return origin
+	}
 	if s.Secure(r) {
 		return "https://" + r.Host
 	}

@@ -152,11 +152,11 @@ func (s *Sessions) name(r *http.Request) string {
 }
 
 // Secure reports whether the browser reaches the server over TLS: by itself, or through a proxy whose public origin is
-// in server.cors.
+// is server.origin or in server.cors.
 func (s *Sessions) Secure(r *http.Request) bool {
-	return r.TLS != nil || slices.ContainsFunc(s.service().Env.Config.Server.CORS, func(origin string) bool {
-		return strings.EqualFold(origin, "https://"+r.Host)
-	})
+	c := &s.service().Env.Config.Server
+	here := func(origin string) bool { return strings.EqualFold(origin, "https://"+r.Host) }
+	return r.TLS != nil || here(c.Origin) || slices.ContainsFunc(c.CORS, here)
 }
 
 // Client returns the client of a request, whose failures to sign in are counted by its address.
