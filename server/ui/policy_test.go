@@ -91,4 +91,15 @@ func TestPolicyLab(t *testing.T) {
 	if status, _, _ := h.sendForm(boss, "/policy/test", large); status != http.StatusRequestEntityTooLarge {
 		t.Error("a large text:", status)
 	}
+	tab.Expect("ERR_")
+	address := strings.TrimPrefix(h.url, "http://")
+	h.stop()
+	setRules(tab, "rules:\n  - {name: kept, tools: [list_directory], then: deny}\n")
+	tab.WaitText(".lab-failed", "cannot be reached")
+	if text := browsertest.Eval[string](tab, `document.getElementById("rules").value`); !strings.Contains(text, "kept") {
+		t.Errorf("what was typed while the server was away: %q", text)
+	}
+	h.start(address)
+	tab.Click("button[value=test]")
+	tab.WaitText(".lab-changes", "kept")
 }
