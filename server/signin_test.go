@@ -137,8 +137,11 @@ func TestSession_OtherOrigin(t *testing.T) {
 	b := h.browser()
 	b.signIn("ann")
 	for _, head := range [][]string{
-		{"Origin", "https://other.example"}, {"Origin", "null"}, {"Origin", "https://evil.example"},
-		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
+		{"Origin", "https://other.example"},
+		{"Origin", "null"},
+		{"Origin", "https://evil.example"},
+		{"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-site"},
 	} {
 		for _, path := range []string{"/api/runs", "/api/sign-out", "/api/password"} {
 			if code, data := b.send("POST", path, `{}`, head...); code != 403 {

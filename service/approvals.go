@@ -168,8 +168,11 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 	return pending, nil
 }
 
-// Waiting returns the IDs of the approvals that [Service.Approvals] returns, newest first. It reads no journal, and so
-// includes an approval of a run whose journal is damaged.
+// maxWaiting bounds what [Service.Waiting] returns: pages ask it again and again.
+const maxWaiting = 200
+
+// Waiting returns the IDs of the approvals that [Service.Approvals] returns, newest first, at most maxWaiting. It reads no
+// journal, and so includes an approval of a run whose journal is damaged.
 func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string, error) {
 	ids := []string{}
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
@@ -178,7 +181,9 @@ func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string
 			return ids, err
 		}
 		if rec.Pending != nil && rec.Pending.ApprovalID != "" && rec.Pending.Run == "" {
-			ids = append(ids, rec.Pending.ApprovalID)
+			if ids = append(ids, rec.Pending.ApprovalID); len(ids) == maxWaiting {
+				break
+			}
 		}
 	}
 	return ids, nil

@@ -128,7 +128,7 @@ func approveOnPhone(t *testing.T, h *house) {
 	tab.Shot("approval-phone")
 	small := browsertest.Eval[int](tab, `[...document.querySelectorAll(".decide-buttons button")].filter(
 		(b) => b.getBoundingClientRect().height < 44 || b.getBoundingClientRect().bottom > innerHeight).length`)
-	if small > 0 || browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
+	if small > 0 || browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 		t.Errorf("%d buttons are too small or out of reach, or the page is too wide", small)
 	}
 	press(tab, "[value=approve]")
@@ -415,8 +415,10 @@ func hostileTexts(t *testing.T, h *house) {
 func foreignApproval(t *testing.T, h *house) {
 	run := h.ask("mia", "writer")
 	token := h.token("nat")
-	for _, path := range []string{"/approvals/" + run.Pending.ApprovalID, "/approvals/" + run.Pending.ApprovalID + "/edit?call=call_1",
-		"/approvals/apr_00000000000000000000000000", "/approvals/last", "/approvals/x"} {
+	for _, path := range []string{
+		"/approvals/" + run.Pending.ApprovalID, "/approvals/" + run.Pending.ApprovalID + "/edit?call=call_1",
+		"/approvals/apr_00000000000000000000000000", "/approvals/last", "/approvals/x",
+	} {
 		if status, _, body := h.get(token, path); status != http.StatusNotFound || strings.Contains(body, "write_file") {
 			t.Errorf("%s: status %d", path, status)
 		}

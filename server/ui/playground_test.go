@@ -339,7 +339,9 @@ func TestPlayground_Bad(t *testing.T) {
 		t.Errorf("another form with the same key: %d", status)
 	}
 	for _, bad := range []url.Values{
-		{"prompt": {" "}}, {"prompt": {"x"}, "agent": {"<b>"}}, {"prompt": {"x"}, "model": {"none/at-all"}},
+		{"prompt": {" "}},
+		{"prompt": {"x"}, "agent": {"<b>"}},
+		{"prompt": {"x"}, "model": {"none/at-all"}},
 		{"prompt": {"x"}, "skill": {"none"}},
 	} {
 		if status, _ := post(bad); status < 400 || status >= 500 {

@@ -75,7 +75,7 @@ func TestN25_Story(t *testing.T) {
 		tab.Visit(h.url + "/runs/" + string(run.ID))
 		tab.WaitText(".ledger", "list_dir")
 		tab.Shot("story-" + name)
-		if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
+		if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 			t.Error("wider than the window")
 		}
 		tab.Visit(h.url + "/runs")
@@ -374,7 +374,7 @@ func TestN25_StoryHostile(t *testing.T) {
 	for _, path := range []string{"", "?before=60", "?view=timeline", "/events/1", "/events/2", "/events/4"} {
 		tab.Visit(h.url + "/runs/" + string(run.ID) + path)
 		browsertest.Eval[bool](tab, `{ for (const d of document.querySelectorAll("details")) d.open = true; true }`)
-		if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
+		if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 			t.Errorf("%s is wider than the window", path)
 		}
 		if found := browsertest.Eval[int](tab, `document.querySelectorAll("main script, main img, main iframe, main [onerror], main base, main style, main a[href^='javascript']").length`); found > 0 {

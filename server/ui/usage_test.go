@@ -113,7 +113,7 @@ func TestUsage(t *testing.T) {
 // fits fails the test if the page is wider than the window.
 func (h *house) fits(tab *browsertest.Tab) {
 	h.t.Helper()
-	if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > innerWidth") {
+	if browsertest.Eval[bool](tab, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 		h.t.Errorf("%s is wider than the window", browsertest.Eval[string](tab, "location.href"))
 	}
 }
