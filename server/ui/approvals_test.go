@@ -393,6 +393,9 @@ func hostileTexts(t *testing.T, h *house) {
 	if text := tab.Text("main"); !strings.Contains(text, "<script>toolcribCanary(2)</script>[U+202E][U+200B]") {
 		t.Errorf("hidden characters are not shown: %s", text)
 	}
+	if text := browsertest.Eval[string](tab, `document.querySelector(".call-values").textContent`); !strings.Contains(text, "[U+202E][U+200B]") {
+		t.Errorf("hidden characters of arguments are not shown: %s", text)
+	}
 	tab.Shot("hostile")
 	tab.Visit(h.url + "/approvals/" + run.Pending.ApprovalID + "/edit?call=" + url.QueryEscape("<img src=x onerror=toolcribCanary(3)>"))
 	h.shows(tab, run)
