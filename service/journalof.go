@@ -2,12 +2,14 @@ package service
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent/core"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 )
 
 // Journal returns the whole journal of a run.
@@ -33,6 +35,9 @@ func (s *Service) event(
 ) (toolcrib.Event, error) {
 	if seq > 0 {
 		for e, err := range s.JournalAfter(ctx, who, run, seq-1) {
+			if errors.Is(err, store.ErrPruned) {
+				err = toolcrib.Errorf(toolcrib.CodeNotFound, "the content of run %s was pruned", run)
+			}
 			return e, err
 		}
 	}

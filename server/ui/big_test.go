@@ -74,6 +74,9 @@ func (h *house) append(run toolcrib.RunID, all []toolcrib.Body) {
 
 // A line of 10 MB is cut wherever a run has one, and is whole where it is downloaded.
 func TestN25_StoryOfLongLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: LONG LINES; run without -short")
+	}
 	h := open(t, map[string]string{"default": hello}, "")
 	run, line := toolcrib.RunID(agent.NewID("run_")), strings.Repeat("<b>\u202e", 1<<20/6)
 	long := strings.Repeat(line, 10)

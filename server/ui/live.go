@@ -107,6 +107,9 @@ func followRun(p *page) error {
 	if err != nil {
 		return err
 	}
+	if run.PrunedAt != nil {
+		return errNoPage(p)
+	}
 	after, err := seqOf(p.R.FormValue("after"))
 	if last := p.R.Header.Get("Last-Event-ID"); err == nil && last != "" {
 		after, err = seqOf(last)

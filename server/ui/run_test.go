@@ -387,3 +387,24 @@ func TestN25_StoryHostile(t *testing.T) {
 		t.Errorf("the page has %d bytes", len(body))
 	}
 }
+
+// Of a run whose content was removed, the page says so.
+func TestN25_StoryPruned(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	boss := h.token("boss")
+	run := h.runOf(boss, "default", "private words")
+	r := service.PruneRequest{Runs: []string{string(run.ID)}, ContentOnly: true}
+	if _, err := h.service.Prune(t.Context(), root, r); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/runs/" + string(run.ID): "was removed", "/runs/" + string(run.ID) + "?view=timeline": "was removed",
+		"/runs": string(run.ID), "/runs/" + string(run.ID) + "/events/1": "was pruned",
+		"/runs/" + string(run.ID) + "/live": "", "/runs/" + string(run.ID) + "/replay": "notice-bad",
+	} {
+		status, _, body := h.get(boss, path)
+		if status >= 500 || !strings.Contains(body, want) || strings.Contains(body, "private words") {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}
