@@ -85,7 +85,7 @@ func TestPlayground(t *testing.T) {
 		t.Error("the draft stays although it was sent")
 	}
 
-	// The session goes on.
+	// The session continues.
 	tab.Type("#prompt", "go on")
 	tab.Click("#ask .primary")
 	tab.WaitText(".turns", "first answer")

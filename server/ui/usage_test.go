@@ -83,7 +83,7 @@ func TestUsage(t *testing.T) {
 		}
 		if status, _, body := h.get(h.token("ann"), "/usage?since=yesterday"); status != http.StatusBadRequest ||
 			!strings.Contains(body, "yesterday") {
-			t.Errorf("a day that is none: %d", status)
+			t.Errorf("an invalid day: %d", status)
 		}
 	})
 	for name, o := range map[string]browsertest.Options{

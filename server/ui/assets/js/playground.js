@@ -83,7 +83,7 @@ export default function playground(form) {
     history.replaceState(null, "", `/?${query}`);
   });
 
-  // While a run goes on, messages go into it; the next prompt waits for its end.
+  // While a run works, messages go into it; the next prompt waits for its end.
   const shown = () => {
     const head = document.querySelector(".run-head");
     const live = Boolean(head?.querySelector("form[action$='/cancel']"));
