@@ -171,8 +171,8 @@ func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*App
 // maxWaiting bounds what [Service.Waiting] returns: pages ask it again and again.
 const maxWaiting = 200
 
-// Waiting returns the IDs of the approvals that [Service.Approvals] returns, newest first, at most maxWaiting. It reads no
-// journal, and so includes an approval of a run whose journal is damaged.
+// Waiting returns the IDs of the approvals that [Service.Approvals] returns, newest first, at most maxWaiting. It reads
+// no journal, and so includes an approval of a run whose journal is damaged.
 func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string, error) {
 	ids := []string{}
 	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}

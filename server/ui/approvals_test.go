@@ -67,7 +67,7 @@ func (h *house) ask(user, agent string) service.Run {
 	return run
 }
 
-// file returns the content of a file in the workspace of a user, or "" if there is none.
+// file returns the content of a file in the workspace of a user, or "" if it is missing.
 func (h *house) file(user, name string) string {
 	text, err := os.ReadFile(filepath.Join(h.dir, "data", "workspaces", user, name))
 	if err != nil && !os.IsNotExist(err) {
