@@ -66,7 +66,7 @@ func (v view) Section() string {
 // sections are the entries of the navigation of pages with another name.
 var sections = map[string]string{
 	"run": "runs", "event": "runs", "checked": "runs", "approval": "approvals", "approvaledit": "approvals",
-	"tool": "tools", "explain": "tools", "sessions": "playground", "compare": "playground",
+	"person": "people", "tool": "tools", "explain": "tools", "sessions": "playground", "compare": "playground",
 }
 
 // render answers with a page.

@@ -14,7 +14,7 @@ import (
 const hello = "- {text: hello}\n"
 
 // everyPage are the pages without parameters.
-var everyPage = []string{"/", "/runs", "/approvals", "/tools", "/explain", "/policy", "/usage", "/account", "/nothing"}
+var everyPage = []string{"/", "/runs", "/approvals", "/tools", "/explain", "/policy", "/usage", "/account", "/people", "/nothing"}
 
 func TestPages(t *testing.T) {
 	h := open(t, map[string]string{"default": hello}, "")

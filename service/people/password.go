@@ -250,6 +250,17 @@ func (s *People) ChangePassword(ctx context.Context, who toolcrib.Principal, fro
 	})
 }
 
+// HasPassword reports whether a user has a password: who asks or, for administrators, anybody.
+func (s *People) HasPassword(ctx context.Context, who toolcrib.Principal, user string) (bool, error) {
+	if user != who.User || who.Token != "" {
+		if _, err := env.Administrator(who); err != nil {
+			return false, err
+		}
+	}
+	c, err := s.credentialOf(ctx, user)
+	return c.Hash != "", err
+}
+
 // setPassword sets the password of a user, and ends the sessions of that user, except the one with this cookie. check
 // may refuse what is stored now; it may be nil.
 func (s *People) setPassword(

@@ -21,7 +21,7 @@ import (
 const (
 	TokenGood    = "good"
 	tokenNotYet  = "not_yet"
-	tokenExpired = "expired"
+	TokenExpired = "expired"
 	TokenRevoked = "revoked"
 )
 
@@ -56,7 +56,7 @@ func (s *People) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	case !t.Revoked.IsZero():
 		v.State = TokenRevoked
 	case !now.Before(v.Expires):
-		v.State = tokenExpired
+		v.State = TokenExpired
 	case c.InTime(now) != nil:
 		v.State = tokenNotYet
 	}
