@@ -14,7 +14,8 @@ export default function (root) {
     const changed = fresh.length > 0 || known?.length !== ids.length;
     known = ids;
     for (const one of fresh) notify(root, one);
-    if (id && !over && !ids.includes(id) && root.dataset.open === "yes") await outcome();
+    const all = ids.length < 200; // otherwise there may be older ones
+    if (id && !over && all && !ids.includes(id) && root.dataset.open === "yes") await outcome();
     else if (!id && changed) await list();
     if (fresh.length > 0) announce(root.dataset.newWaiting);
   });

@@ -5,7 +5,7 @@ const wanted = () => document.visibilityState === "visible" || localStorage.getI
 
 function show(ids) {
   const count = document.getElementById("waiting-count");
-  count.textContent = ids.length;
+  count.textContent = ids.length > 99 ? "99+" : ids.length;
   count.parentNode.hidden = ids.length === 0;
   document.dispatchEvent(new CustomEvent("toolcrib:waiting", { detail: ids }));
 }
