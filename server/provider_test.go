@@ -150,7 +150,6 @@ func byProvider(t *testing.T, more string) (*house, *identityProvider) {
 type jar struct {
 	*house
 	cookies map[string]string
-	at      string // where the last request has ended
 }
 
 func (h *house) jar() *jar { return &jar{house: h, cookies: map[string]string{}} }

@@ -38,7 +38,6 @@ type story struct {
 	calls   map[string]*item // the last entry of each call, by the call's ID
 	round   *item            // the last request, or nil
 	ask     *item            // the approval that is open, or nil
-	parked  *item            // the last pause without an approval, or nil
 	closed  bool             // only entries that are there are completed
 	changed []*item          // since the last call of took
 }
