@@ -3,16 +3,10 @@ package server_test
 import (
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"maps"
-	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,128 +14,14 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/internal/oidctest"
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// identityProvider is an OpenID Connect provider, which signs in who at once.
-type identityProvider struct {
-	*httptest.Server
-	key *rsa.PrivateKey
-
-	mu     sync.Mutex
-	down   bool
-	who    map[string]any                       // claims of the person at the browser
-	change func(claims map[string]any)          // changes those of the next ID token
-	sign   func(claims jwt.MapClaims) string    // signs it in place of the provider
-	codes  map[string]url.Values                // queries of /authorize
-	asked  map[string]int                       // requests by path
-	answer func(v url.Values, query url.Values) // changes what the browser brings back
-	info   map[string]any                       // what UserInfo adds
-}
-
-func newIdentityProvider(t *testing.T) *identityProvider {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &identityProvider{key: key, codes: map[string]url.Values{}, asked: map[string]int{}}
-	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
-	t.Cleanup(p.Close)
-	p.is("ann-1", map[string]any{"preferred_username": "ann", "groups": []string{"staff"}})
-	return p
-}
-
-// is sets the person at the browser.
-func (p *identityProvider) is(subject string, claims map[string]any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.who, p.change, p.sign, p.answer, p.info = maps.Clone(claims), nil, nil, nil, nil
-	p.who["sub"] = subject
-}
-
-func (p *identityProvider) signed(claims jwt.MapClaims) string {
-	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
-	token.Header["kid"] = "one"
-	text, _ := token.SignedString(p.key) // the key is valid
-	return text
-}
-
-func (p *identityProvider) serve(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked[r.URL.Path]++
-	if p.down {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
-	say := func(v any) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // the client may have gone
-	}
-	switch r.URL.Path {
-	case "/.well-known/openid-configuration":
-		say(map[string]any{
-			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
-			"jwks_uri": p.URL + "/keys", "end_session_endpoint": p.URL + "/end", "userinfo_endpoint": p.URL + "/info",
-			"id_token_signing_alg_values_supported": []string{"RS256", "none", "HS256"},
-		})
-	case "/keys":
-		b64 := base64.RawURLEncoding.EncodeToString
-		say(map[string]any{"keys": []any{map[string]any{
-			"kty": "RSA", "kid": "one", "use": "sig", "alg": "RS256", "n": b64(p.key.N.Bytes()),
-			"e": b64(big.NewInt(int64(p.key.E)).Bytes()),
-		}}})
-	case "/authorize":
-		q := r.URL.Query()
-		if q.Get("client_id") != "crib" || q.Get("code_challenge_method") != "S256" || q.Get("state") == "" || q.Get("nonce") == "" {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		code := rand.Text()
-		p.codes[code] = q
-		back := url.Values{"code": {code}, "state": {q.Get("state")}}
-		if p.answer != nil {
-			p.answer(back, q)
-		}
-		http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
-	case "/token":
-		id, secret, _ := r.BasicAuth()
-		q, ok := p.codes[r.PostFormValue("code")]
-		delete(p.codes, r.PostFormValue("code"))
-		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-		if !ok || id != "crib" || secret != "sesame-0123456789" || r.PostFormValue("redirect_uri") != q.Get("redirect_uri") ||
-			base64.RawURLEncoding.EncodeToString(sum[:]) != q.Get("code_challenge") {
-			w.WriteHeader(http.StatusBadRequest)
-			say(map[string]string{"error": "invalid_grant"})
-			return
-		}
-		claims := jwt.MapClaims{
-			"iss": p.URL, "aud": "crib", "exp": time.Now().Add(time.Minute).Unix(), "iat": time.Now().Unix(), "nonce": q.Get("nonce"),
-			"sid": "session-1",
-		}
-		maps.Copy(claims, p.who)
-		if p.change != nil {
-			p.change(claims)
-		}
-		token := p.signed(claims)
-		if p.sign != nil {
-			token = p.sign(claims)
-		}
-		say(map[string]any{"access_token": "at", "token_type": "Bearer", "id_token": token, "expires_in": 60})
-	case "/info":
-		info := map[string]any{"sub": p.who["sub"]}
-		maps.Copy(info, p.info)
-		say(info)
-	default:
-		w.WriteHeader(http.StatusNotFound)
-	}
-}
-
 // byProvider opens a server whose people sign in by a provider.
-func byProvider(t *testing.T, more string) (*house, *identityProvider) {
+func byProvider(t *testing.T, more string) (*house, *oidctest.Provider) {
 	t.Helper()
-	p := newIdentityProvider(t)
+	p := oidctest.New(t)
 	h := open(t, "server: {oidc: {issuer: '"+p.URL+"', client_id: crib, client_secret: sesame-0123456789"+more+"}}\n")
 	return h, p
 }
@@ -217,14 +97,14 @@ func TestOIDC_Create(t *testing.T) {
 	if list := b.want(200, "GET", "/api/web-sessions", ""); !strings.Contains(list, `"via":"oidc"`) || strings.Contains(list, "id_token") {
 		t.Error(list)
 	}
-	p.is("ann-1", map[string]any{"preferred_username": "renamed", "groups": []string{"chiefs"}})
+	p.Is("ann-1", map[string]any{"preferred_username": "renamed", "groups": []string{"chiefs"}})
 	if status, _ := j.signIn(); status != 303 {
 		t.Fatal(status)
 	}
 	if me := j.browser().want(200, "GET", "/api/me", ""); !strings.Contains(me, `"user":"ann"`) || strings.Contains(me, `"approver"`) || !strings.Contains(me, `"admin":true`) {
 		t.Error(me)
 	}
-	p.is("ann-1", map[string]any{}) // no claim: no group
+	p.Is("ann-1", map[string]any{}) // no claim: no group
 	j.signIn()
 	if me := j.browser().want(200, "GET", "/api/me", ""); strings.Contains(me, `"admin":true`) {
 		t.Error(me)
@@ -242,13 +122,13 @@ func TestOIDC_NoTakeover(t *testing.T) {
 	h.member("ann")
 	h.member("boss")
 	for _, name := range []any{"ann", "ANN", "boss", "b0ss", "admin:x", "anonymous", "", nil, 7, "a\u202eb", strings.Repeat("x", 500)} {
-		p.is("subject-of-mallory", map[string]any{"preferred_username": name})
+		p.Is("subject-of-mallory", map[string]any{"preferred_username": name})
 		if status, next := h.jar().signIn(); status < 400 {
 			t.Errorf("%v: %d %s", name, status, next)
 		}
 	}
 	for claim, name := range map[string]any{"email_verified": false, "other": true} {
-		p.is("subject-of-mallory", map[string]any{"email": "mallory@example.com", claim: name})
+		p.Is("subject-of-mallory", map[string]any{"email": "mallory@example.com", claim: name})
 		if status, next := h.jar().signIn(); status < 400 {
 			t.Errorf("%v: %d %s", name, status, next)
 		}
@@ -260,7 +140,7 @@ func TestOIDC_NoTakeover(t *testing.T) {
 	if _, _, err := h.service.People.EditUser(t.Context(), root, "boss", access.Edit{Identity: &id}); toolcrib.CodeOf(err) != toolcrib.CodeConflict {
 		t.Errorf("two users with one identity: %v", err)
 	}
-	p.is("ann-1", map[string]any{"preferred_username": "boss"})
+	p.Is("ann-1", map[string]any{"preferred_username": "boss"})
 	j := h.jar()
 	if status, _ := j.signIn(); status != 303 {
 		t.Fatal(status)
@@ -300,7 +180,7 @@ func TestOIDC_Hostile(t *testing.T) {
 	}
 	change := func(claim string, value any) func() {
 		return func() {
-			p.change = func(claims map[string]any) {
+			p.Change = func(claims map[string]any) {
 				if claims[claim] = value; value == nil {
 					delete(claims, claim)
 				}
@@ -309,7 +189,7 @@ func TestOIDC_Hostile(t *testing.T) {
 	}
 	sign := func(method jwt.SigningMethod, key any) func() {
 		return func() {
-			p.sign = func(claims jwt.MapClaims) string {
+			p.Sign = func(claims jwt.MapClaims) string {
 				token := jwt.NewWithClaims(method, claims)
 				token.Header["kid"] = "one"
 				text, _ := token.SignedString(key)
@@ -318,7 +198,7 @@ func TestOIDC_Hostile(t *testing.T) {
 		}
 	}
 	back := func(name, value string) func() {
-		return func() { p.answer = func(v, _ url.Values) { v.Set(name, value) } }
+		return func() { p.Answer = func(v, _ url.Values) { v.Set(name, value) } }
 	}
 	for what, do := range map[string]func(){
 		"audience":      change("aud", "somebody-else"),
@@ -335,18 +215,18 @@ func TestOIDC_Hostile(t *testing.T) {
 		"alg none":      sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType),
 		"alg HS256":     sign(jwt.SigningMethodHS256, []byte("sesame-0123456789")),
 		"other key":     sign(jwt.SigningMethodRS256, other),
-		"no ID token":   func() { p.sign = func(jwt.MapClaims) string { return "" } },
-		"not a token":   func() { p.sign = func(jwt.MapClaims) string { return strings.Repeat("x.", 100_000) } },
+		"no ID token":   func() { p.Sign = func(jwt.MapClaims) string { return "" } },
+		"not a token":   func() { p.Sign = func(jwt.MapClaims) string { return strings.Repeat("x.", 100_000) } },
 		"state":         back("state", "another"),
 		"no state":      back("state", ""),
 		"code":          back("code", "another"),
 		"provider":      back("iss", "https://evil.example"),
 		"error":         back("error", "access_denied\x1b[31m"),
 	} {
-		p.is("ann-1", map[string]any{"preferred_username": "ann"})
-		p.mu.Lock()
+		p.Is("ann-1", map[string]any{"preferred_username": "ann"})
+		p.Lock()
 		do()
-		p.mu.Unlock()
+		p.Unlock()
 		j := h.jar()
 		if status, next := j.signIn(); status < 400 || status > 403 {
 			t.Errorf("%s: %d %s", what, status, next)
@@ -355,11 +235,11 @@ func TestOIDC_Hostile(t *testing.T) {
 			t.Errorf("%s: a session", what)
 		}
 	}
-	p.is("ann-1", map[string]any{"preferred_username": "ann"})
+	p.Is("ann-1", map[string]any{"preferred_username": "ann"})
 	// Clocks may differ a little.
-	p.mu.Lock()
+	p.Lock()
 	change("exp", time.Now().Add(-10*time.Second).Unix())()
-	p.mu.Unlock()
+	p.Unlock()
 	if status, _ := h.jar().signIn(); status != 303 {
 		t.Errorf("a clock that is 10 s behind: %d", status)
 	}
@@ -411,8 +291,8 @@ func TestOIDC_BoundToBrowser(t *testing.T) {
 
 // A server starts and works while the provider is down, and uses it as soon as it is there.
 func TestOIDC_ProviderDown(t *testing.T) {
-	p := newIdentityProvider(t)
-	p.down = true
+	p := oidctest.New(t)
+	p.Down = true
 	h := open(t, "server: {oidc: {issuer: '"+p.URL+"', client_id: crib, client_secret: sesame-0123456789, create: true}}\n")
 	j := h.jar()
 	for range 20 {
@@ -420,12 +300,12 @@ func TestOIDC_ProviderDown(t *testing.T) {
 			t.Fatal(status)
 		}
 	}
-	p.mu.Lock()
-	if p.asked["/.well-known/openid-configuration"] > 5 {
-		t.Errorf("it is asked %d times", p.asked["/.well-known/openid-configuration"])
+	p.Lock()
+	if p.Asked["/.well-known/openid-configuration"] > 5 {
+		t.Errorf("it is asked %d times", p.Asked["/.well-known/openid-configuration"])
 	}
-	p.down = false
-	p.mu.Unlock()
+	p.Down = false
+	p.Unlock()
 	h.eventually("the provider is used", func() bool { status, _ := j.signIn(); return status == 303 })
 }
 
@@ -456,18 +336,18 @@ func TestOIDC_BackChannelLogout(t *testing.T) {
 		return c
 	}
 	for what, token := range map[string]string{
-		"nothing": "", "audience": p.signed(with("aud", "x")), "nonce": p.signed(with("nonce", "x")),
-		"no event": p.signed(with("events", map[string]any{})), "expired": p.signed(with("exp", 1)),
+		"nothing": "", "audience": p.Signed(with("aud", "x")), "nonce": p.Signed(with("nonce", "x")),
+		"no event": p.Signed(with("events", map[string]any{})), "expired": p.Signed(with("exp", 1)),
 	} {
 		if status := post(token); status < 400 {
 			t.Errorf("%s: %d", what, status)
 		}
 	}
-	if status := post(p.signed(with("sub", "bob-1"))); status != 200 {
+	if status := post(p.Signed(with("sub", "bob-1"))); status != 200 {
 		t.Errorf("another subject: %d", status)
 	}
 	b.want(200, "GET", "/api/me", "")
-	if status := post(p.signed(claims)); status != 200 {
+	if status := post(p.Signed(claims)); status != 200 {
 		t.Error(status)
 	}
 	b.want(401, "GET", "/api/me", "")
@@ -476,10 +356,10 @@ func TestOIDC_BackChannelLogout(t *testing.T) {
 // Claims that only UserInfo has are used.
 func TestOIDC_UserInfo(t *testing.T) {
 	h, p := byProvider(t, ", create: true, user_claim: nick, groups_claim: memberOf, admins: [chiefs]")
-	p.is("ann-1", map[string]any{})
-	p.mu.Lock()
-	p.info = map[string]any{"nick": "nan", "memberOf": []string{"chiefs"}}
-	p.mu.Unlock()
+	p.Is("ann-1", map[string]any{})
+	p.Lock()
+	p.Info = map[string]any{"nick": "nan", "memberOf": []string{"chiefs"}}
+	p.Unlock()
 	j := h.jar()
 	if status, next := j.signIn(); status != 303 {
 		t.Fatal(status, next)
@@ -487,9 +367,9 @@ func TestOIDC_UserInfo(t *testing.T) {
 	if me := j.browser().want(200, "GET", "/api/me", ""); !strings.Contains(me, `"user":"nan"`) || !strings.Contains(me, `"admin":true`) {
 		t.Error(me)
 	}
-	p.mu.Lock()
-	p.info["sub"] = "mallory"
-	p.mu.Unlock()
+	p.Lock()
+	p.Info["sub"] = "mallory"
+	p.Unlock()
 	if status, _ := h.jar().signIn(); status != 503 && status != 401 {
 		t.Errorf("UserInfo about another: %d", status)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/toolcrib/toolcrib/internal/browsertest"
+	"github.com/toolcrib/toolcrib/internal/oidctest"
 )
 
 const password = "correct horse battery"
@@ -184,4 +185,43 @@ func TestPasswordLink(t *testing.T) {
 	again.Type("#link", h.url+link.Link)
 	send(again, ".primary")
 	again.WaitText(".notice-bad", "the link is not valid")
+}
+
+// A person whom the provider knows sees only their own runs. Signing out there too is a click away.
+func TestSignIn_Provider(t *testing.T) {
+	p := oidctest.New(t)
+	h := open(t, map[string]string{"default": hello}, "server: {oidc: {issuer: '"+p.URL+"', client_id: "+oidctest.ClientID+
+		", client_secret: "+oidctest.Secret+", create: true}}\n")
+	others := h.runs("bob", "default", "bob's own text")
+	tab := h.visitor(browsertest.Options{})
+	tab.Expect("404")
+	tab.Visit(h.url + "/runs")
+	tab.Wait("a[href^='/api/oidc']")
+	tab.Axe()
+	tab.Shot("sign-in-provider")
+	send(tab, "a[href^='/api/oidc']")
+	at(tab, "/runs")
+	tab.WaitText(".who", "ann")
+	if text := tab.Text("main"); strings.Contains(text, "bob") {
+		t.Errorf("the runs of others: %s", text)
+	}
+	tab.Visit(h.url + "/runs/" + others)
+	tab.WaitText("h1", "Not found")
+	tab.Visit(h.url + "/account")
+	send(tab, "form[action='/sign-out'] button")
+	tab.Until("location.href.startsWith('" + p.URL + "/end?')")
+	p.Is("mallory", map[string]any{"preferred_username": "bob"})
+	tab.Visit(h.url + "/sign-in?next=/usage")
+	send(tab, "a[href^='/api/oidc']")
+	tab.WaitText("#wrong", "provider")
+	if where := browsertest.Eval[string](tab, "location.pathname"); where != "/sign-in" {
+		t.Errorf("a sign-in that failed leads to %s", where)
+	}
+	still := h.visitor(browsertest.Options{NoScript: true})
+	p.Is("ann-1", map[string]any{})
+	still.Visit(h.url + "/account")
+	send(still, "a[href^='/api/oidc']")
+	at(still, "/account")
+	send(still, "form[action='/sign-out'] button")
+	still.Wait("a[href^='" + p.URL + "/end?']")
 }
