@@ -127,12 +127,22 @@ func TestPeople(t *testing.T) {
 	tab.WaitText(".facts", "default")
 	bob.Visit(h.url + "/account")
 	bob.WaitText(".facts", "read_file")
+	bob.Click("#token-make summary")
+	bob.Type("#label", "typed")
 	tab.Click("button.danger[popovertarget=disable]")
 	tab.Wait("#disable:popover-open")
 	send(tab, "#disable form .danger")
 	tab.WaitText(".head", "disabled")
+	bob.Click("#token-make .primary")
+	bob.WaitText(".form-error a[target=_blank]", "new tab")
+	if typed := browsertest.Eval[string](bob, "document.getElementById('label').value"); typed != "typed" {
+		t.Errorf("what was typed: %q", typed)
+	}
 	bob.Visit(h.url + "/account")
 	bob.WaitText(".notice", "has ended")
+	if status, _, answer := h.sendForm(h.token("boss"), "/people/bob", "changed=2026-01-01T00:00:00Z&admin=yes"); status != 409 {
+		t.Errorf("a form that shows an earlier state: %d %s", status, answer)
+	}
 	tab.Visit(h.url + "/people?q=zzz")
 	tab.Wait(".empty")
 	tab.Visit(h.url + "/people/nobody-here")
