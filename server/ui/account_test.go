@@ -140,7 +140,8 @@ func TestPeople(t *testing.T) {
 	}
 	bob.Visit(h.url + "/account")
 	bob.WaitText(".notice", "has ended")
-	if status, _, answer := h.sendForm(h.token("boss"), "/people/bob", "changed=2026-01-01T00:00:00Z&admin=yes"); status != 409 {
+	earlier := "changed=2026-01-01T00:00:00Z&restricted=yes&grants=read_file+agent:default"
+	if status, _, answer := h.sendForm(h.token("boss"), "/people/bob", earlier); status != 409 {
 		t.Errorf("a form that shows an earlier state: %d %s", status, answer)
 	}
 	tab.Visit(h.url + "/people?q=zzz")
