@@ -24,20 +24,17 @@ type Pool struct {
 	s   *Service
 	log *slog.Logger
 	bus *natsbus.Bus
-
-	unmark func()
 }
 
 // NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
 // runs are queued by the bus. wrap may replace the queue; it may be nil.
 func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) (*Pool, error) {
-	site, unmark, err := s.enterSite()
+	site, err := s.enterSite()
 	if err != nil {
 		return nil, err
 	}
 	bus, err := s.Env.OpenBus(context.Background(), func() string { return s.Current().Env.Config.Hash() }, site, log)
 	if err != nil {
-		unmark()
 		return nil, err
 	}
 	var q queue.Queue = bus
@@ -59,29 +56,19 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: between, Shared: shared, Site: site,
 		Log: log,
 	})
-	return &Pool{p, s, log, bus, unmark}, nil
+	return &Pool{p, s, log, bus}, nil
 }
 
-// enterSite returns the site of the workspaces, and shows other servers that this one shares them until unmark is
-// called. A copy of the workspaces of a running server is refused.
-func (s *Service) enterSite() (site string, unmark func(), err error) {
-	unmark = func() {}
+// enterSite returns the site of the workspaces, and shows other servers that this one shares them. A copy of the
+// workspaces of a running server is refused.
+func (s *Service) enterSite() (site string, err error) {
 	if site, err = s.Env.Site(); err != nil || site == "" {
-		return site, unmark, err
+		return site, err
 	}
-	if unmark, err = s.Env.MarkSite(); err != nil {
-		return "", nil, err
+	if err = s.Env.MarkSite(); err != nil {
+		return "", err
 	}
-	if err = s.Drivers.Copied(context.Background(), site); err != nil {
-		unmark()
-	}
-	return site, unmark, err
-}
-
-// Close leaves the runs to be resumed later, see [worker.Pool.Close].
-func (p *Pool) Close(ctx context.Context) error {
-	defer p.unmark()
-	return p.Pool.Close(ctx)
+	return site, s.Drivers.Copied(context.Background(), site)
 }
 
 // tellReady tells the servers of the database that the run at the top of a run can continue. If there is no way to do

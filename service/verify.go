@@ -76,7 +76,7 @@ func (s *Service) Verify(
 			return nil, err
 		}
 		v, err := s.Env.Store.Verify(ctx, rec.ID)
-		if err == nil {
+		if _, no := env.Administrator(who); err == nil && no == nil { // it reads all runs
 			_, err = s.Env.Store.VerifySystem(ctx, nil)
 		}
 		return []api.Checked{checked(rec.ID, v, err)}, ctx.Err()

@@ -215,7 +215,7 @@ func (r *Row) differs(rec RunRecord) (string, error) {
 			return RowColumns[i], nil
 		}
 	}
-	if Text(rec.Site) != r.Record.Site {
+	if r.Record.Site != "" && Text(rec.Site) != r.Record.Site { // an earlier version imports it without
 		return "site", nil
 	}
 	return "", nil

@@ -81,7 +81,7 @@ type Options struct {
 	OllamaAt string
 	// Source is where Config was found, and the folder of the project.
 	Source config.Source
-	// Started is when the process started.
+	// Started is when the process started. If zero, it is the present time.
 	Started time.Time
 	// Observe wraps the journal that runs are driven with, to see what is appended. If nil, it is used as it is.
 	Observe func(toolcrib.Journal) toolcrib.Journal
@@ -113,6 +113,9 @@ func New(o Options) *Env {
 	o.Self = cmp.Or(o.Self, "toolcrib")
 	o.SelfHere = cmp.Or(o.SelfHere, o.Self)
 	o.Lease = cmp.Or(o.Lease, 4*time.Second)
+	if o.Started.IsZero() {
+		o.Started = time.Now()
+	}
 	if o.Mask == nil {
 		o.Mask = guard.NewMasker()
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -59,6 +60,15 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 		return "", toolcrib.Errorf(toolcrib.CodeNotFound, "there is no database %s to copy", e.Database())
 	}
 	from, err := sqlite.Open(ctx, e.Database(), sqlite.Options{Keys: keys, ReadOnly: true})
+	if errors.Is(err, store.ErrUnmigrated) { // of an earlier version
+		var upgraded *sqlite.Store
+		if upgraded, err = sqlite.Open(ctx, e.Database(), sqlite.Options{Keys: keys}); err == nil {
+			err = errors.Join(upgraded.Writable(ctx), upgraded.Close())
+		}
+		if err == nil {
+			from, err = sqlite.Open(ctx, e.Database(), sqlite.Options{Keys: keys, ReadOnly: true})
+		}
+	}
 	if err != nil {
 		return "", err
 	}

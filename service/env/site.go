@@ -39,8 +39,11 @@ func (e *Env) Site() (string, error) {
 		return "", nil
 	}
 	path := filepath.Join(e.Workspaces(), SiteName)
+	e.mu.Lock()
+	first := e.site == ""
+	e.mu.Unlock()
 	site, err := readSite(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && first {
 		site = agent.NewID("site_")
 		if err = os.MkdirAll(e.Workspaces(), 0o700); err == nil {
 			err = safefile.Create(path, SiteName+"-", fmt.Appendf(nil, siteText, site))
@@ -91,32 +94,42 @@ func (e *Env) markPath(owner string) string {
 	return filepath.Join(e.Workspaces(), SiteName+"-of-"+owner)
 }
 
-// MarkSite shows the other servers of a site that this process shares it, until unmark is called. Marks of processes
-// that have died are removed after a day.
-func (e *Env) MarkSite() (unmark func(), err error) {
+// MarkSite shows the other servers of a site that this process shares it. It removes marks that nobody has renewed for
+// a day.
+func (e *Env) MarkSite() error {
 	old, _ := filepath.Glob(e.markPath("*"))
 	for _, path := range old {
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
 			_ = os.Remove(path)
 		}
 	}
-	path := e.markPath(e.Owner().ID)
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return nil, fmt.Errorf("the folder of the workspaces cannot be written: %w", err)
-	}
-	return func() { _ = os.Remove(path) }, nil
+	return e.KeepMark()
 }
 
 // KeepMark renews the mark of this process.
 func (e *Env) KeepMark() error {
-	now := time.Now()
-	return os.Chtimes(e.markPath(e.Owner().ID), now, now)
+	path, now := e.markPath(e.Owner().ID), time.Now()
+	err := os.Chtimes(path, now, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("the folder of the workspaces cannot be written: %w", err)
+	}
+	return nil
 }
 
-// HasMark reports whether the folder of the workspaces has the mark of another process.
+// markLasts is how long a mark counts after it was renewed. The clocks of two machines may differ by much of it.
+const markLasts = 3 * time.Minute
+
+// HasMark reports whether the folder of the workspaces has the mark of another process. A copy of the folder has a mark
+// that nobody renews.
 func (e *Env) HasMark(owner string) bool {
-	_, err := os.Stat(e.markPath(owner))
-	return !errors.Is(err, fs.ErrNotExist)
+	info, err := os.Stat(e.markPath(owner))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return time.Since(info.ModTime()) < markLasts
 }
 
 // ClockAhead returns by how much the clock of this machine is ahead of the clock of the database, as exactly as the

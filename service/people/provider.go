@@ -177,6 +177,17 @@ func (s *People) fromProvider(ctx context.Context, u access.User, who *oidc.Iden
 	slices.Sort(roles)
 	roles = slices.Compact(roles)
 	admin := slices.ContainsFunc(o.Admins, func(group string) bool { return slices.Contains(there, group) })
+	after := u
+	after.Groups = groups
+	switch { // losing groups, or having none, must not mean more rights
+	case admin:
+	case u.Created.IsZero() && len(groups) == 0:
+		return e, toolcrib.Errorf(toolcrib.CodeForbidden, "none of your groups at the provider is a group here "+
+			"(server.oidc.groups_claim); an administrator can change that: toolcrib users groups set NAME")
+	case access.EffectiveGrants(u, known) != nil && access.EffectiveGrants(after, known) == nil:
+		return e, toolcrib.Errorf(toolcrib.CodeForbidden, "your groups at the provider have no grants here, while those before "+
+			"restricted you; an administrator decides what you may: toolcrib users edit %s --grant …", u.Name)
+	}
 	if !sameSet(groups, u.Groups) {
 		e.Groups = &groups
 	}

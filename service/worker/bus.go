@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
@@ -77,12 +78,15 @@ func TellReady(bus Bus, run toolcrib.RunID) {
 	bus.Send(wakeMessage, "", body)
 }
 
+// runID matches the ID of a run in a message.
+var runID = lazyregexp.New(`^run_[0-9A-Za-z_]{1,64}$`)
+
 // listen receives the messages of the other servers.
 func (p *Pool) listen() {
 	receive := func(kind string, do func(*message)) {
 		p.bus.Receive(kind, func(body []byte) {
 			var m message
-			if json.Unmarshal(body, &m) == nil && m.Run != "" {
+			if json.Unmarshal(body, &m) == nil && runID.MatchString(string(m.Run)) {
 				p.mu.Lock()
 				do(&m)
 				p.mu.Unlock()
@@ -199,7 +203,7 @@ func (p *Pool) hear(m *message) {
 	switch {
 	case len(readers) == 0 || p.runs[m.Run] != nil:
 		return
-	case m.N == 0: // a hint
+	case m.N == 0 || p.bus != nil && !p.bus.Live(): // a hint; on such a bus, anybody can send more than that
 		for s := range readers {
 			s.put(&queuedFrame{remote: true})
 		}

@@ -325,7 +325,7 @@ func (d *Drivers) lose() {
 	d.mu.Lock()
 	var lost []*driven
 	for run, of := range d.runs {
-		if of.lease.Epoch != 0 && min(time.Since(d.kept), time.Since(of.at)) > d.env.Lease {
+		if of.lease.Epoch != 0 && min(time.Since(d.kept), time.Since(of.at)) > d.lasts(run) {
 			lost = append(lost, of)
 			delete(d.runs, run)
 		}
@@ -334,6 +334,15 @@ func (d *Drivers) lose() {
 	for _, of := range lost {
 		d.stop(of, errLost)
 	}
+}
+
+// lasts returns how long the work on a lease may continue after its last renewal. It ends a moment before another
+// process can have the lease, because that it has passed is seen with a delay.
+func (d *Drivers) lasts(run toolcrib.RunID) time.Duration {
+	if strings.HasPrefix(string(run), serverPrefix) {
+		return max(d.env.Lease, serverLease)
+	}
+	return d.env.Lease - min(cancelEvery, d.env.Lease/20)
 }
 
 // pauses returns when requests are to be looked for, and when the leases are to be renewed.
@@ -380,7 +389,7 @@ func (d *Drivers) renewLeases() {
 		}
 	}
 	for run, of := range had {
-		late := min(time.Since(d.kept), time.Since(of.at)) > d.env.Lease
+		late := min(time.Since(d.kept), time.Since(of.at)) > d.lasts(run)
 		if d.runs[run] != of || of.lease.Epoch == 0 || err != nil && (held || !late) {
 			delete(had, run)
 			continue

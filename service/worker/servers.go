@@ -52,14 +52,14 @@ func (d *Drivers) Servers(ctx context.Context) (all []Server, err error) {
 }
 
 // Copied returns an error if the folder of the workspaces is a copy of that of a running server, which has the same
-// site and does not share the folder.
+// site and does not share the folder. Of two servers, the one that was started later is taken to have the copy.
 func (d *Drivers) Copied(ctx context.Context, site string) error {
 	if site == "" {
 		return nil
 	}
 	all, err := d.Servers(ctx)
 	for _, s := range all {
-		if err == nil && s.Site == site && s.Owner.ID != d.env.Owner().ID && !d.env.HasMark(s.Owner.ID) {
+		if err == nil && s.Site == site && s.Started.Before(d.env.Started) && !d.env.HasMark(s.Owner.ID) {
 			err = toolcrib.Errorf(toolcrib.CodeConflict, "%s is a copy of the folder of workspaces of server %s: both have the "+
 				"site %s, and the servers do not share one folder; mount that folder here, or remove %s from the copy",
 				d.env.Workspaces(), s.Name, site, env.SiteName)
@@ -101,7 +101,11 @@ func (p *Pool) describeOnce(run toolcrib.RunID, self *Server, leave *func()) err
 	}
 	(*leave)()
 	*leave = again
-	ahead, _, err := p.env.ClockAhead(p.ctx)
+	marked := error(nil)
+	if p.site != "" {
+		marked = p.env.KeepMark() // before the others look for it
+	}
+	ahead, err := p.clockAhead()
 	if err != nil {
 		return err
 	}
@@ -114,9 +118,24 @@ func (p *Pool) describeOnce(run toolcrib.RunID, self *Server, leave *func()) err
 		return err
 	}
 	_, err = p.env.Site()
-	err = errors.Join(err, p.env.KeepMark(), p.drivers.Copied(p.ctx, p.site))
-	p.astray.Store(err != nil)
-	return err
+	wrong, copied := errors.Join(err, marked), p.drivers.Copied(p.ctx, p.site)
+	if errors.Is(copied, toolcrib.ErrConflict) { // not if the database does not answer
+		wrong = errors.Join(wrong, copied)
+	}
+	p.astray.Store(wrong != nil)
+	return errors.Join(wrong, copied)
+}
+
+// clockAhead returns by how much the clock is ahead of the database's. A slow answer says little, so it asks again.
+func (p *Pool) clockAhead() (ahead time.Duration, err error) {
+	const exact, tries = 100 * time.Millisecond, 3
+	for range tries {
+		var within time.Duration
+		if ahead, within, err = p.env.ClockAhead(p.ctx); err != nil || within < exact {
+			break
+		}
+	}
+	return ahead, err
 }
 
 // Astray reports whether the workspaces are not those with which this server began, or may be a copy.
@@ -126,4 +145,6 @@ func (p *Pool) Astray() bool { return p.astray.Load() }
 func ServerName(o *store.Owner) string { return fmt.Sprintf("%s:%d", o.Host, o.PID) }
 
 // here reports whether runs with a site can continue on this server.
-func (p *Pool) here(site string) bool { return site == "" || p.site == "" || site == p.site }
+func (p *Pool) here(site string) bool {
+	return site == "" || p.site == "" || site == p.site && !p.Astray()
+}

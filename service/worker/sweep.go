@@ -68,6 +68,10 @@ func (p *Pool) sweeps(ctx context.Context, lasts time.Duration) bool {
 		p.leaveSweep()
 		return true
 	}
+	if p.Astray() { // another server of the site queues its runs
+		p.leaveSweep()
+		return false
+	}
 	run := sweepRun
 	if p.site != "" {
 		run += toolcrib.RunID(" " + p.site)

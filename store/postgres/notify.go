@@ -69,9 +69,17 @@ func (s *Store) Bus(log *slog.Logger) *Bus {
 
 // Close implements [store.Store].
 func (s *Store) Close() error {
+	s.bus.mu.Lock() // nothing begins to run from now on
 	s.bus.end()
+	s.bus.mu.Unlock()
 	s.bus.running.Wait()
 	return s.Store.Close()
+}
+
+func (b *Bus) logger() *slog.Logger {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log
 }
 
 // ID identifies this process.
@@ -110,6 +118,7 @@ func (b *Bus) Send(kind, to string, body []byte) {
 
 // send sends the hints that wait, until the store is closed.
 func (b *Bus) send() {
+	said := ""
 	for ended := false; !ended; {
 		select {
 		case <-b.wake:
@@ -124,8 +133,12 @@ func (b *Bus) send() {
 			continue
 		}
 		pause := sendEvery
-		if b.notify(all) != nil {
+		if err := b.notify(all); err != nil {
 			pause = time.Second // what they were about is found later
+			if text := mapped(b.db.path, err).Error(); text != said && !ended {
+				said = text
+				b.logger().Warn("cannot notify other servers, which find out later", "error", text)
+			}
 		}
 		select {
 		case <-time.After(pause):
@@ -145,7 +158,7 @@ func (b *Bus) notify(hints []string) error {
 func (b *Bus) Receive(kind string, do func(body []byte)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.do[kind] = do; len(b.do) == 1 {
+	if b.do[kind] = do; len(b.do) == 1 && b.ctx.Err() == nil {
 		b.running.Go(b.receive)
 	}
 }
