@@ -200,6 +200,21 @@ func (c *call) answer() (answer any, err error) {
 		}
 	}
 	if c.route.page != nil {
+		if c.r.Method == http.MethodPost {
+			end, err := c.bodies.begin(c.who.User)
+			if err != nil {
+				return nil, err
+			}
+			defer end()
+			if c.route.open { // names, passwords, preferences
+				c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxOpenForm)
+			}
+			defer func() {
+				if form := c.r.MultipartForm; form != nil {
+					_ = form.RemoveAll() // temporary files, if any
+				}
+			}()
+		}
 		c.leave = c.connections.answering(c.r.RemoteAddr)
 		s, q := c.ui, c.onPage()
 		c.wrote = true
@@ -212,6 +227,9 @@ func (c *call) answer() (answer any, err error) {
 	c.leave = c.connections.answering(c.r.RemoteAddr)
 	return c.route.do(c)
 }
+
+// maxOpenForm bounds the forms of those who have not signed in, in bytes.
+const maxOpenForm = 64 << 10
 
 // read reads the query and the body, and returns an error for anything that the route does not accept.
 func (c *call) read() (err error) {

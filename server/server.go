@@ -361,7 +361,12 @@ const anonymous = "anonymous"
 
 // who returns the principal of a request. A token comes before the session of a browser.
 func (s *Server) who(r *http.Request) (toolcrib.Principal, error) {
-	return s.principal(r, s.web.Principal)
+	by := s.web.Principal
+	byItself := r.Header.Get("X-Toolcrib-Part") != "" || strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+	if r.Method == http.MethodGet && byItself { // a page that is open, and not a person
+		by = s.web.Watch
+	}
+	return s.principal(r, by)
 }
 
 // principal is who. bySession is [websession.Sessions.Principal] or Watch.

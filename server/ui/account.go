@@ -187,9 +187,12 @@ func makeToken(p *page) error {
 	}
 	q := people.TokenRequest{Label: p.R.PostFormValue("label"), TTL: time.Duration(hours) * time.Hour, Via: "web"}
 	q.Scope.Agents, q.Scope.Tools = p.R.PostForm["agent"], words(p.R.PostFormValue("tools"))
+	if strings.TrimSpace(p.R.PostFormValue("tools")) != "" && q.Scope.Tools == nil {
+		return bad("tools: %q names no tool", p.R.PostFormValue("tools"))
+	}
 	if text := p.R.PostFormValue("calls"); text != "" {
-		if q.Scope.MaxCalls, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return bad("calls: %q is not a number", text)
+		if q.Scope.MaxCalls, err = strconv.ParseInt(text, 10, 64); err != nil || q.Scope.MaxCalls < 1 {
+			return bad("calls: %q is not a number from 1 on", text)
 		}
 	}
 	t, err := p.Service.People.CreateOwnToken(p, p.Who, q)

@@ -364,10 +364,11 @@ const (
 
 // liveApprovals streams the IDs of the approvals that wait, whenever they change.
 func (p *page) liveApprovals() error {
-	out, err := p.stream()
+	out, end, err := p.stream()
 	if err != nil {
-		return nil // the client has disconnected
+		return err
 	}
+	defer end()
 	tick := time.NewTicker(inboxEvery)
 	defer tick.Stop()
 	var last []string

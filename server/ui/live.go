@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -24,16 +25,49 @@ type sse struct {
 // sseTimeout bounds the time until a client has read what is written.
 const sseTimeout = 30 * time.Second
 
-// stream begins a stream of events.
-func (p *page) stream() (*sse, error) {
+// maxStreams bounds the open streams of a user.
+const maxStreams = 64
+
+// streams counts the open streams of each user.
+type streams struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// begin counts a stream until end is called.
+func (s *streams) begin(user string) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[user] >= maxStreams {
+		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "more than %d pages of %s are open; close some", maxStreams, user)
+		err.RetryAfter = time.Second
+		return nil, err
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.of[user]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.of[user]--; s.of[user] == 0 {
+			delete(s.of, user)
+		}
+	}, nil
+}
+
+// stream begins a stream of events, which must be ended.
+func (p *page) stream() (_ *sse, end func(), err error) {
+	if end, err = p.streams.begin(p.Who.User); err != nil {
+		return nil, nil, err
+	}
 	p.wrote = true
 	h := p.W.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // for nginx and others
 	p.W.WriteHeader(http.StatusOK)
-	e := &sse{p.W, http.NewResponseController(p.W)}
-	return e, e.ping()
+	return &sse{p.W, http.NewResponseController(p.W)}, end, nil
 }
 
 // send writes an event. If id is 0, it has none.
@@ -132,7 +166,12 @@ func followRun(p *page) error {
 	}
 	l.story.took()
 	l.story.touch(l.story.round) // it is streamed from the beginning
-	if l.out, err = p.stream(); err == nil {
+	out, end, err := p.stream()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if l.out = out; out.ping() == nil {
 		err = l.run(after)
 	}
 	if err != nil && p.R.Context().Err() == nil {

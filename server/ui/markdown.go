@@ -15,9 +15,26 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// maxMarkdown bounds the text that is read as Markdown, in bytes; the time that it takes may grow with the square of
-// the length. A longer text is shown as it is.
-const maxMarkdown = 256 << 10
+// What is larger is shown as it is: reading and writing it may take time and memory that grow with the square of its
+// length.
+const (
+	maxMarkdown = 64 << 10 // bytes
+	maxCells    = 20_000   // of tables, whose rows all get as many cells as the head
+	maxQuoted   = 50       // levels of quotes
+	maxBrackets = 2_000
+)
+
+// simple reports whether a text is within the bounds.
+func simple(text string) bool {
+	widest, lines, quoted := 0, 0, 0
+	for line := range strings.Lines(text) {
+		widest, lines = max(widest, strings.Count(line, "|")), lines+1
+		marks := strings.TrimLeft(line, "> \t")
+		quoted = max(quoted, strings.Count(line[:len(line)-len(marks)], ">"))
+	}
+	return len(text) <= maxMarkdown && (widest < 2 || (widest+1)*lines <= maxCells) && quoted <= maxQuoted &&
+		strings.Count(text, "[") <= maxBrackets
+}
 
 // markdown renders text of models. HTML in it is shown as text, images are links, and the result has only the elements
 // of sanitizer. Both libraries may be used by several goroutines.
@@ -51,7 +68,7 @@ func newMarkdown() *markdown {
 func (m *markdown) render(text string) template.HTML {
 	text = guard.Visible(text)
 	var b bytes.Buffer
-	if len(text) > maxMarkdown || m.reader.Convert([]byte(text), &b) != nil {
+	if !simple(text) || m.reader.Convert([]byte(text), &b) != nil {
 		return template.HTML(`<p class="as-is">` + template.HTMLEscapeString(text) + `</p>`) //nolint:gosec // escaped
 	}
 	clean := m.sanitizer.SanitizeBytes(b.Bytes())

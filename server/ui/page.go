@@ -186,7 +186,7 @@ func (p *page) failureOf(err error) *failure {
 		Back: "/",
 	}
 	if back, err := url.Parse(p.R.Referer()); err == nil && back.Host == p.R.Host && p.R.Method != http.MethodGet {
-		f.Back = back.RequestURI()
+		f.Back = local(back.RequestURI())
 	}
 	path := p.R.URL.Path
 	if f.Status == http.StatusUnauthorized && p.Who.User == "" && path != signInPath && path != passwordPath {

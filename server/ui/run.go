@@ -227,7 +227,7 @@ func showResult(p *page) error {
 		return errNoPage(p)
 	}
 	return p.Service.WriteResult(p, p.Who, run.ID, seq, p.slowly(), func(int64) {
-		p.download("text/plain; charset=utf-8", fmt.Sprintf("result-%s-%d.txt", run.ID, seq))
+		p.download(fmt.Sprintf("result-%s-%d.txt", run.ID, seq), "text/plain; charset=utf-8")
 	})
 }
 
@@ -236,7 +236,7 @@ func exportRun(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.download("application/x-ndjson", string(run.ID)+".jsonl")
+	p.download(string(run.ID)+".jsonl", "application/x-ndjson")
 	if err := p.Service.ExportRun(p, p.Who, string(run.ID), p.slowly()); err != nil {
 		p.Log.Info("a run was not exported whole", "run", run.ID, "error", err)
 		panic(http.ErrAbortHandler) // so that the client sees that it is incomplete

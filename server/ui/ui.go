@@ -30,6 +30,7 @@ type UI struct {
 	templates *templates
 	assets    *assets
 	texts     texts
+	streams   streams
 }
 
 // Request is a request for a page.
