@@ -217,7 +217,17 @@ func (h *seen) rows() map[string]row {
 			query: []string{"user=ann.private", "run=" + runs[0]},
 			shows: []string{"ann.private", runs[0], file},
 		},
-		"GET /api/me":          {},
+		"GET /api/me": {},
+
+		"POST /api/sign-in":  {bodies: []string{`{"user":"ann.private","password":"wrong wrong wrong"}`, `{"token":"x"}`}},
+		"POST /api/sign-out": {}, "GET /api/web-sessions": {query: []string{"user=ann.private", "user=*"}},
+		"DELETE /api/web-sessions/{id}": {of: []string{"web_0123456789abcdef", "others"}},
+		"POST /api/password":            {bodies: []string{`{"old":"wrong wrong wrong","password":"another password"}`}},
+		"POST /api/password/link":       {bodies: []string{`{"link":"x","password":"another password"}`}},
+		"GET /api/tokens":               {},
+		"POST /api/tokens":              {bodies: []string{`{"label":"x","agents":["concealed"]}`, `{"tools":["read_file"]}`}},
+		"DELETE /api/tokens/{id}":       {of: []string{"tok_AAAAAAAAAAAAAAAAAAAAAAAAAA"}},
+
 		"GET /api/mcp/prompts": {}, "POST /api/mcp/prompts": {bodies: []string{`{"prompt":{"server":"notes","name":"tell"}}`}},
 		"POST /api/mcp/resources": {bodies: []string{`{"server":"notes","uri":"note://one"}`}},
 
