@@ -41,6 +41,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request) ui.Request {
 func (c *call) onPage() ui.Request {
 	q := c.Server.asked(c.w, c.r)
 	q.Context, q.Service, q.Who = c, c.Service, c.who
+	q.R = c.r.WithContext(c.r.Context()) // forms are read into a request of its own: watchTokens reads the other
 	return q
 }
 

@@ -200,6 +200,7 @@ func (c *call) answer() (answer any, err error) {
 		}
 	}
 	if c.route.page != nil {
+		s, q := c.ui, c.onPage()
 		if c.r.Method == http.MethodPost {
 			end, err := c.bodies.begin(c.who.User)
 			if err != nil {
@@ -207,16 +208,15 @@ func (c *call) answer() (answer any, err error) {
 			}
 			defer end()
 			if c.route.open { // names, passwords, preferences
-				c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxOpenForm)
+				q.R.Body = http.MaxBytesReader(c.w, c.r.Body, maxOpenForm)
 			}
 			defer func() {
-				if form := c.r.MultipartForm; form != nil {
+				if form := q.R.MultipartForm; form != nil {
 					_ = form.RemoveAll() // temporary files, if any
 				}
 			}()
 		}
 		c.leave = c.connections.answering(c.r.RemoteAddr)
-		s, q := c.ui, c.onPage()
 		c.wrote = true
 		s.Serve(*c.route.page, q)
 		return nil, nil

@@ -214,6 +214,8 @@ func (b *Tab) Visit(url string) {
 // Click clicks the visible element that a CSS selector names.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
+	in(b, "find "+selector, chromedp.WaitVisible(selector))
+	b.Until("((e) => e && getComputedStyle(e).pointerEvents !== 'none')(document.querySelector(" + quoted(selector) + "))")
 	in(b, "click "+selector, chromedp.Click(selector, chromedp.NodeVisible))
 }
 
