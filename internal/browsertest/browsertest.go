@@ -215,7 +215,10 @@ func (b *Tab) Visit(url string) {
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
 	in(b, "find "+selector, chromedp.WaitVisible(selector))
-	b.Until("((e) => e && getComputedStyle(e).pointerEvents !== 'none')(document.querySelector(" + quoted(selector) + "))")
+	takes := "((e) => !!e && getComputedStyle(e).pointerEvents !== 'none')(document.querySelector(" + quoted(selector) + "))"
+	for end := time.Now().Add(Timeout); !Eval[bool](b, takes) && time.Now().Before(end); { // also without scripts
+		in(b, "wait for "+selector, chromedp.Sleep(50*time.Millisecond))
+	}
 	in(b, "click "+selector, chromedp.Click(selector, chromedp.NodeVisible))
 }
 
