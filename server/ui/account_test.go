@@ -1,35 +1,12 @@
 package ui_test
 
 import (
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/browsertest"
 )
-
-// program sends a request to the API, as a program with an access token does.
-func (h *house) program(token, method, path, body string) (status int, text string) {
-	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return answer.StatusCode, string(data)
-}
 
 func TestAccount(t *testing.T) {
 	h := open(t, map[string]string{"default": hello, "writer": hello}, "")
@@ -141,7 +118,7 @@ func TestPeople(t *testing.T) {
 	bob.Visit(h.url + "/account")
 	bob.WaitText(".notice", "has ended")
 	earlier := "changed=2026-01-01T00:00:00Z&restricted=yes&grants=read_file+agent:default"
-	if status, _, answer := h.sendForm(h.token("boss"), "/people/bob", earlier); status != 409 {
+	if status, _, answer := h.form(h.token("boss"), "/people/bob", earlier); status != 409 {
 		t.Errorf("a form that shows an earlier state: %d %s", status, answer)
 	}
 	tab.Visit(h.url + "/people?q=zzz")

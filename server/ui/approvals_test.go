@@ -2,7 +2,6 @@ package ui_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -519,27 +518,11 @@ func TestN25_ApprovalsFourEyes(t *testing.T) {
 	}
 }
 
-// decideForm sends a form as a browser without JavaScript does.
+// decideForm sends a form, and returns the page that answers.
 func (h *house) decideForm(token, path string, values url.Values) (status int, body string) {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(values.Encode()))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "text/html")
-	r.Header.Set("Authorization", "Bearer "+token)
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := client.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
+	status, _, body = h.form(token, path, values.Encode())
+	return status, body
 }
 
 // eventually waits until a run has a status.

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -133,26 +134,63 @@ func (h *house) tab(user string, o browsertest.Options) *browsertest.Tab {
 	return browsertest.Open(h.t, o)
 }
 
-// get returns the answer to a request of a user, without a browser.
+// get returns the answer to a request of a user for a page, without a browser.
 func (h *house) get(token, path string) (status int, head http.Header, body string) {
 	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.url+path, nil)
+	return h.send(token, http.MethodGet, path, "", "")
+}
+
+// form sends a form as a browser without JavaScript does.
+func (h *house) form(token, path, values string) (status int, head http.Header, body string) {
+	h.t.Helper()
+	return h.send(token, http.MethodPost, path, "application/x-www-form-urlencoded", values)
+}
+
+// program sends a request to the API, as a program with an access token does.
+func (h *house) program(token, method, path, body string) (status int, text string) {
+	h.t.Helper()
+	status, _, text = h.send(token, method, path, "application/json", body)
+	return status, text
+}
+
+// post sends a request to the API, which must succeed.
+func (h *house) post(token, path, body string, into any) {
+	h.t.Helper()
+	status, text := h.program(token, http.MethodPost, path, body)
+	if status/100 != 2 {
+		h.t.Fatalf("%s %s: %d %s", path, body, status, text)
+	}
+	if into != nil {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// send sends a request, and follows no redirect.
+func (h *house) send(token, method, path, kind, text string) (status int, head http.Header, body string) {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(text))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	r.Header.Set("Accept", "text/html")
+	if kind != "" {
+		r.Header.Set("Content-Type", kind)
+	}
+	if kind != "application/json" {
+		r.Header.Set("Accept", "text/html")
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := client.Do(r)
+	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	data, err := io.ReadAll(answer.Body)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return answer.StatusCode, answer.Header, string(text)
+	return answer.StatusCode, answer.Header, string(data)
 }

@@ -67,7 +67,7 @@ func TestPolicyLab(t *testing.T) {
 		t.Error("the tab key does not leave the rules")
 	}
 	form := url.Values{"rules": {"rules:\r\n  - {name: second, tools: [exec_shell], then: ask}\r\n"}}.Encode()
-	status, head, diff := h.sendForm(boss, "/policy/download", form)
+	status, head, diff := h.form(boss, "/policy/download", form)
 	if status != http.StatusOK || !strings.Contains(head.Get("Content-Disposition"), "attachment") ||
 		!strings.Contains(diff, "+  - {name: second") || !strings.Contains(diff, "-  - {name: first") ||
 		strings.Contains(diff, "hunter2") || strings.Contains(diff, "about the server") {
@@ -77,18 +77,18 @@ func TestPolicyLab(t *testing.T) {
 		t.Errorf("the lines of the download, from %s:\n%s", first, diff)
 	}
 	for _, path := range []string{"/policy/test", "/policy/propose", "/policy/add", "/policy/download"} {
-		if status, _, _ := h.sendForm(alice, path, form); status != http.StatusForbidden {
+		if status, _, _ := h.form(alice, path, form); status != http.StatusForbidden {
 			t.Errorf("a user may %s: %d", path, status)
 		}
 	}
 	if status, _, _ := h.get(alice, "/policy"); status != http.StatusForbidden {
 		t.Error("a user reads the rules:", status)
 	}
-	if status, _, text := h.sendForm(boss, "/policy/test", form); status != http.StatusOK || !strings.Contains(text, "name: second") {
+	if status, _, text := h.form(boss, "/policy/test", form); status != http.StatusOK || !strings.Contains(text, "name: second") {
 		t.Error("without a module:", status)
 	}
 	large := url.Values{"rules": {"# " + strings.Repeat("x", 300<<10)}}.Encode()
-	if status, _, _ := h.sendForm(boss, "/policy/test", large); status != http.StatusRequestEntityTooLarge {
+	if status, _, _ := h.form(boss, "/policy/test", large); status != http.StatusRequestEntityTooLarge {
 		t.Error("a large text:", status)
 	}
 	tab.Expect("ERR_")

@@ -16,30 +16,6 @@ import (
 	"github.com/toolcrib/toolcrib/service"
 )
 
-// post sends a request with a JSON body to the API.
-func (h *house) post(token, path, body string, into any) {
-	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
-		h.t.Fatalf("%s %s: %s", path, body, answer.Status)
-	}
-	if into != nil {
-		if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-}
-
 // runOf starts a run of an agent, and waits until it has ended or parked.
 func (h *house) runOf(token, agent, prompt string) (run service.Run) {
 	h.t.Helper()
@@ -108,24 +84,6 @@ func TestN25_StoryLive(t *testing.T) {
 	tab.Shot("live")
 }
 
-// submitted sends a form without following the redirect.
-func (h *house) submitted(token, path string, values url.Values) (status int, to string) {
-	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(values.Encode()))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := client.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode, answer.Header.Get("Location")
-}
-
 // Nobody sees or changes a run of another user, and an unknown one is not found.
 func TestN25_StoryForeign(t *testing.T) {
 	h := open(t, map[string]string{"default": hello}, "")
@@ -140,7 +98,7 @@ func TestN25_StoryForeign(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"cancel", "message", "resume", "fork"} {
-			if status, _ := h.submitted(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}); status/100 != 4 {
+			if status, _, _ := h.form(bob, "/runs/"+id+"/"+path, url.Values{"text": {"x"}}.Encode()); status/100 != 4 {
 				t.Errorf("/runs/%s/%s: %d", id, path, status)
 			}
 		}

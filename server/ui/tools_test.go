@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,28 +18,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/service"
 )
-
-// sendForm sends a form, and returns the answer.
-func (h *house) sendForm(token, path, body string) (status int, head http.Header, answer string) {
-	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, strings.NewReader(body))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Authorization", "Bearer "+token)
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	a, err := client.Do(r)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer a.Body.Close()
-	text, err := io.ReadAll(a.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return a.StatusCode, a.Header, string(text)
-}
 
 // approveAll approves what a run waits for, and returns its last call when it has ended.
 func (h *house) approveAll(token string, run *service.Run) (last api.TraceCall) {
@@ -108,13 +85,13 @@ func TestTools_Switch(t *testing.T) { // A6, A7
 	}
 	const again = "tool=list_directory&to=off&next=/tools"
 	for range 2 {
-		if status, head, text := h.sendForm(boss, "/tools/switch", again); status != http.StatusSeeOther ||
+		if status, head, text := h.form(boss, "/tools/switch", again); status != http.StatusSeeOther ||
 			head.Get("Location") != "/tools#tool-list_directory" {
 			t.Error(status, head, text)
 		}
 	}
 	alice := h.token("alice")
-	if status, _, text := h.sendForm(alice, "/tools/switch", again); status != http.StatusForbidden {
+	if status, _, text := h.form(alice, "/tools/switch", again); status != http.StatusForbidden {
 		t.Error(status, text)
 	}
 	if _, _, text := h.get(alice, "/tools"); strings.Contains(text, "/tools/switch") || !strings.Contains(text, "tool-list_directory") {
@@ -128,11 +105,11 @@ func TestTools_Switch(t *testing.T) { // A6, A7
 	tab.Click(`.tool-group-head button[value=reset]`)
 	tab.WaitText("#tool-read_file .tool-now", "by default")
 	for _, body := range []string{"", "tool=a&group=b&to=on", "tool=list_directory&to=x"} {
-		if status, _, _ := h.sendForm(boss, "/tools/switch", body); status != http.StatusBadRequest {
+		if status, _, _ := h.form(boss, "/tools/switch", body); status != http.StatusBadRequest {
 			t.Error(body, status)
 		}
 	}
-	if status, _, text := h.sendForm(boss, "/tools/switch", "tool=list_dir&to=on"); status != http.StatusNotFound {
+	if status, _, text := h.form(boss, "/tools/switch", "tool=list_dir&to=on"); status != http.StatusNotFound {
 		t.Error(status, text)
 	}
 }
@@ -155,7 +132,7 @@ func TestTools_Call(t *testing.T) {
 	tab.Until(`document.querySelector("[name='argument/path']").value == "nothing.txt"`)
 	boss := h.token("boss")
 	send := func(name, arguments, once string) (int, string, string) {
-		status, head, text := h.sendForm(boss, "/tools/"+name+"/call",
+		status, head, text := h.form(boss, "/tools/"+name+"/call",
 			url.Values{"agent": {"default"}, "arguments": {arguments}, "once": {once}}.Encode())
 		return status, head.Get("Location"), text
 	}
