@@ -353,6 +353,32 @@ func TestOIDC_BackChannelLogout(t *testing.T) {
 	b.want(401, "GET", "/api/me", "")
 }
 
+// Who loses the group that restricted them, or is in no known group, gets no rights by that.
+func TestOIDC_GroupsNeverWiden(t *testing.T) {
+	h, p := byProvider(t, ", create: true, groups_claim: groups")
+	grants := []string{"read_file"}
+	if _, _, err := h.service.People.PutGroup(t.Context(), root, "staff", access.GroupEdit{Grants: &grants}); err != nil {
+		t.Fatal(err)
+	}
+	if status, next := h.jar().signIn(); status != 303 {
+		t.Fatalf("%d %s", status, next)
+	}
+	for _, claims := range []map[string]any{{}, {"groups": []string{"unknown"}}} {
+		p.Is("ann-1", claims)
+		if status, next := h.jar().signIn(); status != http.StatusForbidden {
+			t.Errorf("%v: %d %s", claims, status, next)
+		}
+	}
+	u, err := h.service.People.User(t.Context(), root, "ann")
+	if err != nil || len(u.Effective) != 1 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	p.Is("eve-1", map[string]any{"preferred_username": "eve"})
+	if status, next := h.jar().signIn(); status != http.StatusForbidden {
+		t.Errorf("a stranger: %d %s", status, next)
+	}
+}
+
 // Claims that only UserInfo has are used.
 func TestOIDC_UserInfo(t *testing.T) {
 	h, p := byProvider(t, ", create: true, user_claim: nick, groups_claim: memberOf, admins: [chiefs]")

@@ -118,10 +118,10 @@ func (c *call) createToken(b NewTokenRequest) (people.Token, error) {
 	})
 }
 
-// noSignIn is the error of a server where nobody signs in.
+// noSignIn returns an error if the server has no sign-in.
 func (c *call) noSignIn() error {
 	if c.Service.Env.Config.Server.Auth == "none" {
-		return bad("nobody signs in to this server: server.auth is none")
+		return bad("this server has no sign-in: server.auth is none")
 	}
 	return nil
 }

@@ -123,6 +123,23 @@ func TestBus_HintsHaveNoContent(t *testing.T) {
 	}
 }
 
+// On a bus to which each role of the database can send, what claims to be a live frame is only a hint.
+func TestBus_ForgedFrames(t *testing.T) {
+	s := &Subscription{ready: make(chan struct{}, 1)}
+	to := &Pool{
+		bus:    &onBus{hints: true},
+		follow: map[toolcrib.RunID]map[*Subscription]bool{"run_a": {s: true}}, heard: map[toolcrib.RunID]numbered{},
+	}
+	var m message
+	if err := json.Unmarshal([]byte(`{"run":"run_a","n":1,"event":"token","data":{"text":"forged"}}`), &m); err != nil {
+		t.Fatal(err)
+	}
+	to.hear(&m)
+	if len(s.queue) != 1 || s.queue[0].Event != "" || s.queue[0].Data != nil {
+		t.Errorf("queued: %+v", s.queue)
+	}
+}
+
 // Pieces of an earlier drive that come late are left out, whatever the clocks of the servers.
 func TestBus_DrivesInOrder(t *testing.T) {
 	b := &onBus{}

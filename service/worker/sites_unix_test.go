@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/agent"
@@ -208,4 +209,30 @@ func TestPool_CopiedWorkspaces(t *testing.T) {
 	b := a.site("b")
 	b.approve(run)
 	b.becomes(run, toolcrib.StatusCompleted)
+}
+
+// A folder that loses its identity while the server runs, as a share that is unmounted, gets no new one. Neither does a
+// copy count whose mark nobody renews.
+func TestPool_LostWorkspaces(t *testing.T) {
+	a := onSites(t, false, "a")[0]
+	file := filepath.Join(a.data, "workspaces", env.SiteName)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if site, err := a.s.Env.Site(); err == nil {
+		t.Errorf("a new site: %s", site)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the file was made again")
+	}
+	if !a.s.Env.HasMark(a.s.Env.Owner().ID) {
+		t.Error("no mark")
+	}
+	mark, old := file+"-of-"+a.s.Env.Owner().ID, time.Now().Add(-time.Hour)
+	if err := os.Chtimes(mark, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if a.s.Env.HasMark(a.s.Env.Owner().ID) {
+		t.Error("a mark of an hour ago counts")
+	}
 }
