@@ -32,7 +32,7 @@ func (s *Server) pages() (err error) {
 	return nil
 }
 
-// asked returns a request for a page, of nobody.
+// asked returns a request for a page without a principal.
 func (s *Server) asked(w http.ResponseWriter, r *http.Request) ui.Request {
 	return ui.Request{Context: r.Context(), Service: s.Service.Current(), ID: w.Header().Get("X-Request-ID"), W: w, R: r}
 }

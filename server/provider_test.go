@@ -375,7 +375,7 @@ func TestOIDC_GroupsNeverWiden(t *testing.T) {
 	}
 	p.Is("eve-1", map[string]any{"preferred_username": "eve"})
 	if status, next := h.jar().signIn(); status != http.StatusForbidden {
-		t.Errorf("a stranger: %d %s", status, next)
+		t.Errorf("another user: %d %s", status, next)
 	}
 }
 

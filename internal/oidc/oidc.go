@@ -22,7 +22,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Bounds of what a provider sends.
+// Bounds of the answers of a provider.
 const (
 	timeout     = 10 * time.Second // of one request
 	maxResponse = 1 << 20

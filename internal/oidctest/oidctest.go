@@ -32,7 +32,7 @@ type Provider struct {
 	who   map[string]any        // claims of the person at the browser
 	codes map[string]url.Values // queries of /authorize
 
-	sync.Mutex // of what follows
+	sync.Mutex // guards the fields below
 	Down       bool
 	Change     func(claims map[string]any)          // changes those of the next ID token
 	Sign       func(claims jwt.MapClaims) string    // signs it in place of the provider

@@ -25,7 +25,7 @@ func accountRoutes() []Route {
 
 // accountView is the data of the template account.
 type accountView struct {
-	Closed      bool // nobody signs in to this server
+	Closed      bool // the server has no sign-in
 	Grants      grants
 	Session     people.WebSession // of this request; the zero value if it is by a token
 	Sessions    []session
@@ -72,7 +72,7 @@ func sessionsOf(list []people.WebSession, current string) []session {
 	return all
 }
 
-// browserOf returns the name of a browser and its system from what it says about itself.
+// browserOf returns the names of a browser and its system, from its User-Agent.
 func browserOf(agent string) string {
 	first := func(names ...string) string {
 		for i := 0; i < len(names); i += 2 {
@@ -161,7 +161,7 @@ func endOwnSession(p *page) error {
 
 func changePassword(p *page) error {
 	if p.noSignIn() {
-		return bad("nobody signs in to this server: server.auth is none")
+		return bad("this server has no sign-in: server.auth is none")
 	}
 	old, fresh, from := p.R.PostFormValue("old"), p.R.PostFormValue("password"), websession.Address(p.R)
 	if err := p.Service.People.ChangePassword(p, p.Who, from, old, fresh, p.Web.Cookie(p.R)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 )
 
-// basicRoutes returns the routes of what all pages use.
+// basicRoutes returns the routes that all pages need.
 func basicRoutes() []Route {
 	return []Route{
 		{Pattern: "GET /assets/{version}/{file...}", Open: true, do: serveAsset},

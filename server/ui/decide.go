@@ -72,7 +72,7 @@ func decisionSign(decision string) string {
 	return "ask"
 }
 
-// typed is what a form was sent with.
+// typed has the values of a form as it was sent.
 type typed struct{ Reason, Scope, Cover, Amount, Arguments string }
 
 // decideData returns the data of the template decide.
@@ -128,7 +128,7 @@ func argumentsOf(raw json.RawMessage) []argument {
 // hunk matches the line of a unified diff above lines of a file, with the numbers of old and new lines.
 var hunk = lazyregexp.New(`^@@ -[0-9]+(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@`)
 
-// diffLines returns all lines of a unified diff with their kinds. A line of a file that looks like a heading is none.
+// diffLines returns the lines of a unified diff with their kinds. A line of a file may look like a heading.
 func diffLines(text string) []diffLine {
 	var all []diffLine
 	left := [2]int{} // lines of the hunk that follow, old and new

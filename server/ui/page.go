@@ -39,7 +39,7 @@ func (u *UI) page(r Request) *page {
 	return p
 }
 
-// view is what a template of a whole page is executed with.
+// view is the data of the template of a whole page.
 type view struct {
 	Page     string // name of the template
 	Path     string // of the request, without the query

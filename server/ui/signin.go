@@ -34,7 +34,7 @@ func toSignIn(next string) string { return signInPath + "?next=" + url.QueryEsca
 
 // signInView is the data of the template signin.
 type signInView struct {
-	Closed   bool   // nobody signs in to this server
+	Closed   bool   // the server has no sign-in
 	Provider string // its host; "" = none
 	Next     string
 	Name     string // as it was typed

@@ -152,7 +152,7 @@ func TestSignIn_Hostile(t *testing.T) {
 
 func TestSignIn_None(t *testing.T) {
 	h := open(t, map[string]string{"default": hello}, "server: {auth: none}\n")
-	if _, _, body := h.get("", "/sign-in"); !strings.Contains(body, "Nobody signs in") || strings.Contains(body, "<form method=\"post\" action=\"/sign-in\"") {
+	if _, _, body := h.get("", "/sign-in"); !strings.Contains(body, "has no sign-in") || strings.Contains(body, "<form method=\"post\" action=\"/sign-in\"") {
 		t.Error(body)
 	}
 }
