@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/gate/folderid"
@@ -91,12 +92,19 @@ func (e *Env) databaseID(ctx context.Context) (string, error) {
 	return folderid.Of(dir)
 }
 
-// otherServers returns the number of other processes that drive runs, and so may ask models.
+// ServerLease begins the names of the leases by which servers describe themselves. Such a lease lasts much longer than
+// that of a run.
+const ServerLease = "server "
+
+// otherServers returns the number of other processes that drive runs, and so may ask models. A server that has died is
+// counted until the leases of its runs have passed, and not until that of its description has: meanwhile it would
+// have a share of each limit.
 func (e *Env) otherServers(ctx context.Context) (int, error) {
 	leases, err := e.Store.Leases(ctx, store.LeaseFilter{})
 	others := map[string]bool{}
 	for i := range leases {
-		if l := &leases[i]; !l.Expired && l.Owner.ID != e.Owner().ID {
+		l := &leases[i]
+		if !l.Expired && l.Owner.ID != e.Owner().ID && !strings.HasPrefix(string(l.Run), ServerLease) {
 			others[l.Owner.ID] = true
 		}
 	}

@@ -339,7 +339,7 @@ func (d *Drivers) lose() {
 // lasts returns how long the work on a lease may continue after its last renewal. It ends a moment before another
 // process can have the lease, because that it has passed is seen with a delay.
 func (d *Drivers) lasts(run toolcrib.RunID) time.Duration {
-	if strings.HasPrefix(string(run), serverPrefix) {
+	if strings.HasPrefix(string(run), env.ServerLease) {
 		return max(d.env.Lease, serverLease)
 	}
 	return d.env.Lease - min(cancelEvery, d.env.Lease/20)

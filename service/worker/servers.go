@@ -29,10 +29,8 @@ type Server struct {
 	Owner store.Owner `json:"-"`
 }
 
-// serverPrefix begins the names under which servers take leases, each one of its own.
-const serverPrefix = "server "
-
-func serverRun(owner string) toolcrib.RunID { return toolcrib.RunID(serverPrefix + owner) }
+// serverRun returns the name under which a server takes a lease of its own.
+func serverRun(owner string) toolcrib.RunID { return toolcrib.RunID(env.ServerLease + owner) }
 
 // serverLease is how long such a lease lasts. Within it, an idle server writes three times, and describes itself once.
 const serverLease = 30 * time.Second
