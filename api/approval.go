@@ -80,6 +80,7 @@ type ApprovalCall struct {
 // ApprovalList is the answer with approvals.
 type ApprovalList struct {
 	Approvals []*Approval `json:"approvals"`
+	Next      string      `json:"next,omitempty"` // cursor of the next page
 }
 
 // Rule is a proposed rule, which has no effect until a person adds it to a configuration.

@@ -23,7 +23,7 @@ func nouns() []route {
 		(*call).callTool, onceParam)
 	called.also, called.answer = http.StatusAccepted, reflect.TypeFor[api.ToolCalled]()
 	return []route{
-		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam),
+		get("/api/approvals", "Pending approvals", (*call).listApprovals, idParam, limitParam, cursorParam),
 		get("/api/approvals/{id}", "An approval, pending or decided", (*call).approval),
 		send(http.MethodPost, "/api/approvals/{id}", "Decide an approval; the run then continues", (*call).decide),
 		get("/api/remembered", "Approvals that later calls pass by", func(c *call) (RememberedList, error) {
@@ -112,6 +112,8 @@ func (c *call) listApprovals() (out api.ApprovalList, err error) {
 	if name := c.text("id"); name != "" {
 		all = make([]*service.Approval, 1)
 		all[0], err = c.Service.Approval(c, c.who, name)
+	} else if c.query.Has("limit") || c.query.Has("cursor") {
+		all, out.Next, err = c.Service.ApprovalPage(c, c.who, c.number("limit"), c.text("cursor"))
 	} else {
 		all, err = c.Service.Approvals(c, c.who)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -38,16 +39,50 @@ func (v *Approval) Taint() []string {
 	return strings.FieldsFunc(v.record.Taint, func(r rune) bool { return r == '\n' })
 }
 
+// pendingOf returns the approval that a run waits for, or nil. It reads the end of the journal, where the question and
+// what was judged of its calls are, and more of it if they are further back.
+func (s *Service) pendingOf(ctx context.Context, who toolcrib.Principal, rec store.RunRecord) (*Approval, error) {
+	if rec.Pending == nil || rec.Pending.ApprovalID == "" || !rec.Decides() {
+		return nil, nil
+	}
+	for events := toolcrib.Seq(8); ; events *= 8 {
+		after := max(rec.LastSeq, events) - events
+		all, judged, err := s.approvalsIn(ctx, who, rec, after, rec.LastSeq)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range all {
+			if v.ID == rec.Pending.ApprovalID && (judged || after == 0) {
+				return v, nil
+			}
+		}
+		if after == 0 {
+			return nil, nil
+		}
+	}
+}
+
 // approvalsOf returns the approvals of a run in their order, from its journal as who may read it.
 func (s *Service) approvalsOf(
 	ctx context.Context, who toolcrib.Principal, rec store.RunRecord,
 ) ([]*Approval, error) {
-	var all []*Approval
+	all, _, err := s.approvalsIn(ctx, who, rec, 0, math.MaxInt64)
+	return all, err
+}
+
+// approvalsIn is approvalsOf for the events after one and up to another. judged reports whether they have the verdicts
+// about all calls of the last approval.
+func (s *Service) approvalsIn(
+	ctx context.Context, who toolcrib.Principal, rec store.RunRecord, after, until toolcrib.Seq,
+) (all []*Approval, judged bool, err error) {
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
-	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, 0) {
+	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, after) {
 		if err != nil {
-			return nil, err
+			return nil, false, err
+		}
+		if e.Seq > until {
+			break
 		}
 		last = e.Time
 		switch b := e.Body.(type) {
@@ -57,8 +92,10 @@ func (s *Service) approvalsOf(
 				Agent: rec.Agent, User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
 				Calls: []api.ApprovalCall{}, Decisions: []api.ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace,
 			}}
+			judged = true
 			for _, c := range b.Calls {
-				why := verdicts[c.ID]
+				why, ok := verdicts[c.ID]
+				judged = judged && ok
 				if !env.ReadsConfig(who) {
 					why.Position = ""
 				}
@@ -80,6 +117,12 @@ func (s *Service) approvalsOf(
 			}
 		}
 	}
+	s.conclude(all, &rec, last)
+	return all, judged, nil
+}
+
+// conclude sets the status of the approvals of a run, whose last event was at this time.
+func (s *Service) conclude(all []*Approval, rec *store.RunRecord, last time.Time) {
 	for _, v := range all {
 		switch {
 		case rec.Pending != nil && rec.Pending.ApprovalID == v.ID && rec.Status.Parked():
@@ -93,7 +136,6 @@ func (s *Service) approvalsOf(
 			v.Status = api.ApprovalEnded
 		}
 	}
-	return all, nil
 }
 
 // propose adds the rules that a person could add for the open calls of an approval, each of them once.
@@ -143,29 +185,62 @@ func (s *Service) expiry(v *Approval, last time.Time) *time.Time {
 	return &at
 }
 
+// waiting are the runs that wait for an approval or an answer.
+func waiting() store.Filter {
+	return store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
+}
+
 // Approvals returns the pending and the expired approvals about which who may decide, newest first. It writes nothing.
 func (s *Service) Approvals(ctx context.Context, who toolcrib.Principal) ([]*Approval, error) {
 	pending := []*Approval{}
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
-	for rec, err := range s.Env.EachDecidable(ctx, who, f) {
+	for rec, err := range s.Env.EachDecidable(ctx, who, waiting()) {
+		if err == nil {
+			err = s.addPending(ctx, who, rec, &pending)
+		}
 		if err != nil {
 			return pending, err
 		}
-		views, err := s.approvalsOf(ctx, who, rec)
-		var failed *store.Error
-		switch {
-		case ctx.Err() != nil, errors.As(err, &failed):
-			return pending, cmp.Or(err, ctx.Err())
-		case err != nil: // the approvals of other runs can be read
-			s.Env.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
-		}
-		for _, v := range views {
-			if v.Status == api.ApprovalPending || v.Status == api.ApprovalExpired {
-				pending = append(pending, v)
-			}
-		}
 	}
 	return pending, nil
+}
+
+// ApprovalPage returns a page of Approvals: those of at most limit runs ([store.Bound]), and the cursor of the next
+// page.
+func (s *Service) ApprovalPage(
+	ctx context.Context, who toolcrib.Principal, limit int, cursor string,
+) (pending []*Approval, next string, err error) {
+	pending = []*Approval{}
+	f := waiting()
+	f.Deciding, f.Limit, f.Cursor = true, limit, cursor
+	if who.Token != "" || !agent.MayDecide(who, "") {
+		f.User = who.User
+		var ok bool
+		if f, ok = env.Seen(who, f); !ok {
+			return pending, "", nil
+		}
+	}
+	page, err := s.Env.Store.Runs(ctx, f)
+	for i := 0; err == nil && i < len(page.Runs); i++ {
+		err = s.addPending(ctx, who, page.Runs[i], &pending)
+	}
+	return pending, page.Next, err
+}
+
+// addPending adds what a run waits for. If that cannot be read, those of other runs can.
+func (s *Service) addPending(
+	ctx context.Context, who toolcrib.Principal, rec store.RunRecord, pending *[]*Approval,
+) error {
+	v, err := s.pendingOf(ctx, who, rec)
+	var failed *store.Error
+	switch {
+	case ctx.Err() != nil, errors.As(err, &failed):
+		return cmp.Or(err, ctx.Err())
+	case err != nil:
+		s.Env.Notice(fmt.Sprintf("what run %s waits for cannot be read: %v", rec.ID, err))
+	case v != nil && (v.Status == api.ApprovalPending || v.Status == api.ApprovalExpired):
+		*pending = append(*pending, v)
+	}
+	return nil
 }
 
 // maxWaiting bounds what [Service.Waiting] returns: pages ask it again and again.
@@ -175,8 +250,7 @@ const maxWaiting = 200
 // no journal, and so includes an approval of a run whose journal is damaged.
 func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string, error) {
 	ids := []string{}
-	f := store.Filter{Status: []toolcrib.Status{toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForInput}}
-	for rec, err := range s.Env.EachDecidable(ctx, who, f) {
+	for rec, err := range s.Env.EachDecidable(ctx, who, waiting()) {
 		if err != nil {
 			return ids, err
 		}
@@ -189,7 +263,11 @@ func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string
 	return ids, nil
 }
 
-// Decided returns the approvals that were decided in the runs with the newest decisions, at most runs of them.
+// decidedBack is how many events before a decision are read for what was asked.
+const decidedBack = 64
+
+// Decided returns the approvals that were decided last, of at most runs runs. Those of a run are near its last
+// decision.
 func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int) ([]*Approval, error) {
 	f := store.AuditFilter{
 		Kinds: []toolcrib.Kind{store.AuditApprovalDecided, store.AuditLimitsRaised}, Limit: store.MaxLimit,
@@ -215,7 +293,8 @@ func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int)
 		if err != nil {
 			return nil, err
 		}
-		views, _ := s.approvalsOf(ctx, who, rec) // runs show reports a journal that cannot be read
+		// runs show reports a journal that cannot be read
+		views, _, _ := s.approvalsIn(ctx, who, rec, max(e.Seq, decidedBack)-decidedBack, e.Seq)
 		for _, v := range views {
 			if len(v.Decisions) > 0 {
 				all = append(all, v)
@@ -265,15 +344,14 @@ func (s *Service) wholeApproval(ctx context.Context, who toolcrib.Principal, id 
 	if err != nil {
 		return nil, err
 	}
-	var found []*Approval
 	for _, rec := range page.Runs {
 		if env.Decides(who, &rec) {
-			found, err = s.approvalsOf(ctx, who, rec)
+			if v, err := s.pendingOf(ctx, who, rec); v != nil || err != nil {
+				return v, err
+			}
 		}
 	}
-	if err == nil && len(found) == 0 {
-		found, err = s.decidedApprovals(ctx, who, id)
-	}
+	found, err := s.decidedApprovals(ctx, who, id)
 	if err != nil {
 		return nil, err
 	}

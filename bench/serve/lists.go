@@ -28,7 +28,8 @@ var lists = []string{
 	"/api/runs?status=cancelled,failed",
 	"/api/runs?status=parked", "/api/runs?status=interrupted", "/api/runs?session=ses_rare", "/api/runs?parent=run_050000",
 	"/api/runs?since=%s", "/api/runs?since=%s&agent=rare", "/api/runs?since=%s&status=cancelled",
-	"/api/runs?id=run_050001", "/api/runs?id=last", "/api/sessions", "/api/sessions?user=user7", "/api/approvals",
+	"/api/runs?id=run_050001", "/api/runs?id=last", "/api/sessions", "/api/sessions?user=user7", "/api/approvals?limit=50",
+	"/api/approvals",
 	"/api/usage?by=day", "/api/usage?by=user", "/api/usage?by=agent", "/api/usage?by=model", "/api/usage?by=provider",
 	"/api/usage?by=tool", "/api/usage?by=session", "/api/usage?by=run",
 	"/api/usage?by=user&since=%s", "/api/usage?by=agent&user=user7",
@@ -124,14 +125,15 @@ func (s *server) pages(ctx context.Context, list string) (took []time.Duration, 
 			at += joint + "cursor=" + url.QueryEscape(cursor)
 		}
 		var page struct {
-			Runs []run
-			Next string
+			Runs      []run
+			Approvals []struct{}
+			Next      string
 		}
 		began := time.Now()
 		if err := s.ask(ctx, "GET", at, nil, &page); err != nil {
 			return nil, 0, err
 		}
-		took, rows = append(took, time.Since(began)), rows+len(page.Runs)
+		took, rows = append(took, time.Since(began)), rows+len(page.Runs)+len(page.Approvals)
 		if cursor = page.Next; cursor == "" {
 			break
 		}
@@ -148,10 +150,56 @@ func (b *bench) fill(ctx context.Context, path string) error {
 	}
 	defer st.Close()
 	first := time.Now().AddDate(0, 0, -60)
-	return inParallel(64, b.stored, func(i int) error {
+	err = inParallel(64, b.stored, func(i int) error {
 		at := first.Add(60 * 24 * time.Hour / time.Duration(b.stored) * time.Duration(i))
 		return st.Append(ctx, runName(i), 0, b.story(i, at)...)
 	})
+	if err != nil {
+		return err
+	}
+	return inParallel(64, waitingRuns, func(i int) error {
+		return st.Append(ctx, runName(b.stored+i), 0, asks(i, first.Add(time.Duration(i)*time.Minute))...)
+	})
+}
+
+// Runs that wait for an approval, and the rounds that each has had.
+const (
+	waitingRuns   = 1000
+	waitingRounds = 400
+)
+
+// asks is a run that has made many calls, and waits for the approval of one.
+func asks(i int, at time.Time) []toolcrib.Event {
+	bodies := []toolcrib.Body{&journal.RunStarted{
+		Format: journal.Format, Agent: toolcrib.Agent{Name: "default", Model: "mock/rounds"},
+		Principal: toolcrib.Principal{User: fmt.Sprint("user", i%50)}, Driver: "server", Workspace: "/tmp",
+	}}
+	for n := range waitingRounds + 1 {
+		call := toolcrib.ToolCall{ID: fmt.Sprint("c", n), Name: "write_file", Arguments: []byte("{}")}
+		verdict := journal.Verdict{CallID: call.ID, Tool: call.Name, Decision: toolcrib.Allow}
+		bodies = append(bodies, &journal.ModelRequest{Request: n + 1, Iteration: n + 1, Attempt: 1},
+			&journal.Message{Request: n + 1, Iteration: n + 1, Finish: toolcrib.FinishToolCalls},
+			&journal.ToolCall{Iteration: n + 1, ToolCall: call})
+		if n < waitingRounds {
+			bodies = append(bodies, &journal.Verdicts{Iteration: n + 1, Verdicts: []journal.Verdict{verdict}},
+				&journal.ToolResult{ToolCallID: call.ID, Name: call.Name, Status: toolcrib.ResultOK, Content: "text"})
+			continue
+		}
+		verdict.Decision = toolcrib.Ask
+		ask := &journal.ConfirmationRequired{
+			ApprovalID: fmt.Sprintf("apr_%026d", i), Digest: "d", Kind: journal.ApprovalCall, Iteration: n + 1,
+			Calls: []journal.ApprovalItem{{ID: call.ID, Name: call.Name, Arguments: call.Arguments}},
+		}
+		bodies = append(bodies, &journal.Verdicts{Iteration: n + 1, Verdicts: []journal.Verdict{verdict}}, ask,
+			&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{
+				Kind: string(ask.Kind), ApprovalID: ask.ApprovalID, Digest: ask.Digest, Calls: ask.Calls,
+			}})
+	}
+	events := make([]toolcrib.Event, len(bodies))
+	for k, body := range bodies {
+		events[k] = toolcrib.Event{Time: at.Add(time.Duration(k) * time.Millisecond), Body: body}
+	}
+	return events
 }
 
 func runName(i int) toolcrib.RunID { return toolcrib.RunID(fmt.Sprintf("run_%06d", i)) }
