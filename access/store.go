@@ -75,6 +75,8 @@ type Tokens interface {
 	// RevokeToken revokes a token from now on. Revoking it again changes
 	// nothing, and returns the first change again.
 	RevokeToken(ctx context.Context, id, by string) (Change, error)
+	// RemoveToken removes the record of a token, which then was not issued here.
+	RemoveToken(ctx context.Context, id, by string) (Change, error)
 }
 
 // Issued is the record of a token that was issued.
@@ -121,6 +123,7 @@ const (
 	GroupRemoved toolcrib.Kind = "group_removed"
 	TokenIssued  toolcrib.Kind = "token_issued"
 	TokenRevoked toolcrib.Kind = "token_revoked"
+	TokenRemoved toolcrib.Kind = "token_removed"
 )
 
 // Kinds of events of the system journal about signing in. They have names and addresses, and no secret.

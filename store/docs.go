@@ -73,6 +73,7 @@ var docEvents = map[toolcrib.Kind]struct {
 	access.UserRemoved: {kind: DocUser, gone: true},
 	access.GroupPut:    {kind: DocGroup}, access.GroupRemoved: {kind: DocGroup, ended: true},
 	access.TokenIssued: {kind: DocToken}, access.TokenRevoked: {kind: DocToken, gone: true},
+	access.TokenRemoved: {kind: DocToken, ended: true},
 }
 
 // DocOf returns the document after an event of the system journal; ok is false if the event does

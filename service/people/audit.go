@@ -23,7 +23,7 @@ func AuditKinds() []string {
 		store.AuditKinds(), env.KindSecretSet, env.KindSecretRemoved, env.KindNoteChanged, env.KindNoteRemoved,
 		env.KindOtherCall,
 		access.UserAdded, access.UserChanged, access.UserRemoved,
-		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked,
+		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked, access.TokenRemoved,
 		access.SignedIn, access.SignInFailed, access.SignedOut, access.PasswordSet, access.PasswordRemoved,
 		access.PasswordLinked,
 	)

@@ -335,6 +335,18 @@ func (a *Access) RevokeToken(ctx context.Context, id, by string) (access.Change,
 	})
 }
 
+// RemoveToken implements [access.Tokens].
+func (a *Access) RemoveToken(ctx context.Context, id, by string) (access.Change, error) {
+	return a.change(ctx, by, func(t *tx, c *access.Change) error {
+		i, err := found[access.Issued](t.ctx, t.w.db, tokenOfID, id, "token")
+		if err != nil {
+			return err
+		}
+		c.Token = &i
+		return t.keep(c, access.TokenRemoved, id)
+	})
+}
+
 func (t *tx) revoke(i access.Issued, c *access.Change) error {
 	i.Revoked, i.RevokedBy = c.At, c.By
 	c.Token = &i

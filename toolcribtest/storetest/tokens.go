@@ -71,6 +71,23 @@ func tokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 		refused(t, err, toolcrib.CodeBadRequest)
 	})
 	t.Run("revoked once, and for good", func(t *testing.T) { revokes(t, open(t)) })
+	t.Run("a removed one was not issued", func(t *testing.T) {
+		s := open(t)
+		changed(t)(s.AddToken(t.Context(), issued("tok_1", "anna"), by))
+		changed(t)(s.AddToken(t.Context(), issued("tok_2", "anna"), by))
+		c, err := s.RemoveToken(t.Context(), "tok_1", by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, c, access.TokenRemoved, "tok_1")
+		_, err = s.Token(t.Context(), "tok_1")
+		refused(t, err, toolcrib.CodeNotFound)
+		_, err = s.RemoveToken(t.Context(), "tok_1", by)
+		refused(t, err, toolcrib.CodeNotFound)
+		if list, err := s.Tokens(t.Context(), "anna", "", 0); err != nil || len(list) != 1 {
+			t.Errorf("%v, %v", list, err)
+		}
+	})
 	t.Run("lists", func(t *testing.T) { listsTokens(t, open(t)) })
 }
 
