@@ -7,10 +7,52 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 )
+
+// A restored backup has no sessions: those that have ended since would be back. Passwords are as they were.
+func TestRestore_EndsSessions(t *testing.T) {
+	const password = "correct horse battery"
+	s, ctx, dir := open(t), t.Context(), t.TempDir()
+	if _, err := s.People.AddUser(ctx, root, access.NewUser{User: access.User{Name: "anna"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.People.SetPassword(ctx, root, "anna", password); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.People.SignIn(ctx, "anna", password, people.Client{Address: "192.0.2.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup := filepath.Join(dir, "backup.tar")
+	if _, err := s.Backup(ctx, root, backup); err != nil {
+		t.Fatal(err)
+	}
+	restored := service.New(env.Options{DataDir: filepath.Join(dir, "data")})
+	t.Cleanup(func() { _ = restored.Close() })
+	if _, err := restored.Restore(ctx, backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := restored.Env.OpenFor(ctx, root); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.People.ActBySession(ctx, in.Cookie, true); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = restored.People.ActBySession(ctx, in.Cookie, true)
+	has(t, "the session", err, toolcrib.CodeUnauthorized)
+	if _, err := restored.People.SignIn(ctx, "anna", password, people.Client{Address: "192.0.2.1"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := restored.Env.Store.VerifyAll(ctx); err != nil {
+		t.Error(err)
+	}
+}
 
 // If the keys cannot be restored, neither is the database: its content could not be trusted, and the secrets could not
 // be read.

@@ -322,6 +322,9 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 	if err := checkRestored(ctx, dir, b.Head); err != nil {
 		return at, err
 	}
+	if err := dropSessions(ctx, filepath.Join(dir, env.DatabaseName)); err != nil {
+		return at, err
+	}
 	// The database comes last: until it exists, every command refuses the folder.
 	for _, f := range [][2]string{{env.KeysName, keys}, {secret.FileName, filepath.Join(s.Env.DataDir, secret.FileName)}} {
 		text, err := os.ReadFile(filepath.Join(dir, f[0]))
@@ -355,6 +358,23 @@ func emptyFolder(dir string) error {
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "the data folder %s is not empty (it holds %s); name another, or "+
 			"move it away",
 			dir, entries[0].Name())
+	}
+	return err
+}
+
+// dropSessions ends the sessions of browsers in a restored database: those that have ended since the backup would be
+// back.
+func dropSessions(ctx context.Context, path string) (err error) {
+	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	all, err := s.SomeFiles(ctx, env.SessionFolder, env.SessionFolder)
+	for name := range all {
+		if err == nil {
+			err = s.ChangeFile(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
+		}
 	}
 	return err
 }
