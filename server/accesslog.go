@@ -10,7 +10,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service/people"
 )
 
@@ -53,7 +52,7 @@ func (s *Server) logRequest(w *counted, r *http.Request, id string, began time.T
 	attrs := []slog.Attr{
 		slog.String("method", guard.Clip(r.Method, 16)), slog.String("path", guard.Clip(r.URL.Path, maxLoggedPath)),
 		slog.Int("status", w.status), slog.Int64("duration_ms", time.Since(began).Milliseconds()),
-		slog.String("user", cmp.Or(w.by.user, "-")), slog.String("address", websession.Address(r)),
+		slog.String("user", cmp.Or(w.by.user, "-")), slog.String("address", s.web.Address(r)),
 		slog.String("request_id", id),
 	}
 	if w.by.token != "" {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/server/websession"
 )
 
 // limits limits the rate of requests of each user and, for those without authentication, of each address.
@@ -107,7 +106,7 @@ const (
 func ofUser(who toolcrib.Principal) string { return string(userMark) + who.User }
 
 // fromAddress returns the key of a client's address.
-func fromAddress(r *http.Request) string { return string(addressMark) + websession.Address(r) }
+func (s *Server) fromAddress(r *http.Request) string { return string(addressMark) + s.web.Address(r) }
 
 // connections are the connections of a server. If there are too many, one on which no request is being
 // answered is closed for a new one: it is idle, or waits for the rest of a request.
@@ -183,9 +182,13 @@ const (
 	retainPause = 100 * time.Millisecond // between two batches, so that others can use the store
 )
 
-// upkeep removes data beyond its retention until ctx ends.
+// upkeep removes data beyond its retention, and sessions and tokens that are over, until ctx ends.
 func (s *Server) upkeep(ctx context.Context) {
-	for s.retain(ctx); ctx.Err() == nil; s.retain(ctx) {
+	for ctx.Err() == nil {
+		s.retain(ctx)
+		if err := s.Service.Current().People.Upkeep(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Error("sessions and tokens that are over could not be removed; it is tried again in an hour", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,15 +21,15 @@ type inFlight struct {
 	of map[string]map[*http.Request]answered
 }
 
-// answered ends the context of a request. With admin, the answer may be for administrators only.
+// answered ends the context of a request. The answer may have what is only for who as they were when it began.
 type answered struct {
-	admin bool
-	end   context.CancelCauseFunc
+	who toolcrib.Principal
+	end context.CancelCauseFunc
 }
 
-// whileValid returns the context of a request, which ends when its token becomes invalid, or is no longer an
-// administrator's, with the reason as its cause. leave must be called.
-func (s *Server) whileValid(r *http.Request, admin bool) (ctx context.Context, leave func()) {
+// whileValid returns the context of a request, which ends when its token becomes invalid, or its user loses
+// administration or a role, with the reason as its cause. leave must be called.
+func (s *Server) whileValid(r *http.Request, who toolcrib.Principal) (ctx context.Context, leave func()) {
 	ctx, end := context.WithCancelCause(r.Context())
 	head, g := s.credential(r), &s.inFlight
 	g.mu.Lock()
@@ -39,7 +40,7 @@ func (s *Server) whileValid(r *http.Request, admin bool) (ctx context.Context, l
 	if g.of[head] == nil {
 		g.of[head] = map[*http.Request]answered{}
 	}
-	g.of[head][r] = answered{admin, end}
+	g.of[head][r] = answered{who, end}
 	return ctx, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -65,9 +66,9 @@ func (s *Server) watchTokens(ctx context.Context) {
 			who, err := s.principal(one.WithContext(ctx), s.web.Watch)
 			switch {
 			case lostRights(err):
-				s.inFlight.end(head, err, false)
-			case err == nil && !who.Admin:
-				s.inFlight.end(head, toolcrib.Errorf(toolcrib.CodeForbidden, "%s is no longer an administrator", who.User), true)
+				s.inFlight.end(head, func(toolcrib.Principal) error { return err })
+			case err == nil:
+				s.inFlight.end(head, func(before toolcrib.Principal) error { return withdrawn(before, who) })
 			}
 		}
 	}
@@ -86,15 +87,28 @@ func (g *inFlight) each() (list []*http.Request) {
 	return list
 }
 
-// end ends the requests of a token, or with admins only those that began as an administrator's.
-func (g *inFlight) end(head string, why error, admins bool) {
+// end ends the requests of a token for which why, which is given their principal, returns an error.
+func (g *inFlight) end(head string, why func(before toolcrib.Principal) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.of[head] {
-		if one.admin || !admins {
-			one.end(why)
+		if err := why(one.who); err != nil {
+			one.end(err)
 		}
 	}
+}
+
+// withdrawn returns an error if a user had administration, or a role, that they no longer have.
+func withdrawn(before, now toolcrib.Principal) error {
+	if before.Admin && !now.Admin {
+		return toolcrib.Errorf(toolcrib.CodeForbidden, "%s is no longer an administrator", now.User)
+	}
+	for _, role := range before.Roles {
+		if !slices.Contains(now.Roles, role) {
+			return toolcrib.Errorf(toolcrib.CodeForbidden, "%s no longer has the role %s", now.User, role)
+		}
+	}
+	return nil
 }
 
 // lostRights reports whether err means that a token is no longer valid. That it cannot be checked at the

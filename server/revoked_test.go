@@ -368,6 +368,49 @@ func TestM16_RevokedIssuer(t *testing.T) {
 	}
 }
 
+// M16: a stream ends when its user loses a role, also one by a group, and not when another role comes.
+func TestM16_RoleWithdrawn(t *testing.T) {
+	h := open(t, "")
+	h.script("slow.script", never)
+	approver := h.token("eve", signIn)
+	edit := func(e access.Edit) {
+		t.Helper()
+		if _, _, err := h.service.People.EditUser(t.Context(), root, "eve", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := func(roles ...string) {
+		t.Helper()
+		if _, _, err := h.service.People.PutGroup(t.Context(), root, "office", access.GroupEdit{Roles: &roles}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group("approver")
+	for name, withdraw := range map[string]func(){
+		"of the user":  func() { edit(access.Edit{Roles: &[]string{"other"}}) },
+		"of the group": func() { group() },
+	} {
+		if name == "of the user" {
+			edit(access.Edit{Roles: &[]string{"approver"}})
+		} else {
+			edit(access.Edit{Roles: &[]string{}, Groups: &[]string{"office"}})
+		}
+		var own service.Run
+		h.want(202, &own, "POST", "/api/runs", approver, `{"agent":"slow","input":"Wait.","detach":true}`)
+		r := h.request("GET", "/api/runs/"+string(own.ID)+"/events", approver, "", "Accept", "text/event-stream")
+		stream, err := http.DefaultClient.Do(r)
+		if err != nil || stream.StatusCode != 200 {
+			t.Fatal(stream, err)
+		}
+		text := h.within(name, stream, withdraw)
+		_ = stream.Body.Close()
+		if !strings.Contains(text, "forbidden") {
+			t.Errorf("%s: %s", name, text)
+		}
+		h.want(200, nil, "GET", "/api/me", approver, "")
+	}
+}
+
 // M16: a stream that an administrator began ends when they no longer are one. They keep the rights of a user.
 func TestM16_NoLongerAdministrator(t *testing.T) {
 	h := open(t, "")

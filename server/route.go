@@ -165,7 +165,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to *route) {
 }
 
 func (c *call) answer() (answer any, err error) {
-	counted := fromAddress(c.r)
+	counted := c.fromAddress(c.r)
 	if !c.route.open {
 		who, err := c.Server.who(c.r)
 		if err != nil {
@@ -181,7 +181,7 @@ func (c *call) answer() (answer any, err error) {
 		c.sentBy(who)
 		c.r = c.r.WithContext(store.WithToken(c.r.Context(), who.TokenID()))
 		var leave func()
-		c.Context, leave = c.whileValid(c.r, who.Admin)
+		c.Context, leave = c.whileValid(c.r, who)
 		defer leave()
 		defer func() {
 			if why := c.revoked(); err != nil && why != nil {

@@ -294,7 +294,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // preflight answers a CORS preflight request.
 func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
-	if err := s.take(fromAddress(r)); err != nil {
+	if err := s.take(s.fromAddress(r)); err != nil {
 		s.fail(w, err)
 		return
 	}
@@ -311,7 +311,7 @@ func (s *Server) preflight(w http.ResponseWriter, r *http.Request) {
 
 // unrouted answers a request with an unknown path or another method.
 func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
-	if err := s.take(fromAddress(r)); err != nil {
+	if err := s.take(s.fromAddress(r)); err != nil {
 		s.fail(w, err)
 		return
 	}

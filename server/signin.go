@@ -28,7 +28,8 @@ func signInRoutes() []route {
 		open(send(http.MethodPost, "/api/sign-out", "End the session of the cookie; runs continue", (*call).signOut)),
 		get("/api/web-sessions", "Own sessions of browsers, those used last first", (*call).webSessions,
 			param{"user", kindText, "for administrators: those of this user; * = all"}),
-		send(http.MethodDelete, "/api/web-sessions/{id}", "End a session; others = all own ones but this", (*call).endWebSession),
+		send(http.MethodDelete, "/api/web-sessions/{id}", "End a session; others = all own ones but this", (*call).endWebSession,
+			param{"tokens", kindSwitch, "with others: also revoke one's own access tokens, except the one that asks"}),
 		send(http.MethodPost, "/api/password", "Set one's own password, which ends one's other sessions", (*call).setPassword),
 		get("/api/tokens", "Own access tokens, newest first", (*call).ownTokens),
 		created(send(http.MethodPost, "/api/tokens", "Make an access token of one's own, narrower than what asks for it",
@@ -59,26 +60,31 @@ type SignedOut struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// Ended is the number of sessions that have ended.
+// Ended is the number of sessions that have ended, and of access tokens that were revoked with them.
 type Ended struct {
-	Ended int `json:"ended"`
+	Ended   int `json:"ended"`
+	Revoked int `json:"revoked_tokens,omitempty"`
 }
 
 // PasswordRequest sets a password.
 type PasswordRequest struct {
 	Old      string `json:"old,omitempty" jsonschema:"the present one"`
 	Password string `json:"password"`
+	Revoke   bool   `json:"revoke_tokens,omitempty" jsonschema:"also revoke one's own access tokens"`
 }
 
 // PasswordByLink sets a password by a link that an administrator has made.
 type PasswordByLink struct {
 	Link     string `json:"link" jsonschema:"what follows # in the link"`
 	Password string `json:"password"`
+	Revoke   bool   `json:"revoke_tokens,omitempty" jsonschema:"also revoke one's own access tokens"`
 }
 
-// PasswordSet is the user whose password was set.
+// PasswordSet is the user whose password was set, how many access tokens were revoked, and those that are left.
 type PasswordSet struct {
-	User string `json:"user"`
+	User    string         `json:"user"`
+	Revoked int            `json:"revoked_tokens,omitempty"`
+	Tokens  []people.Token `json:"tokens"`
 }
 
 // TokenList is a list of access tokens, without the tokens themselves.
@@ -160,7 +166,7 @@ func (s *Server) providerHandlers() {
 		},
 	} {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			next, err := "", s.take(fromAddress(r))
+			next, err := "", s.take(s.fromAddress(r))
 			if err == nil {
 				next, err = do(w, r)
 			}
@@ -186,22 +192,46 @@ func (c *call) webSessions() (WebSessionList, error) {
 }
 
 func (c *call) endWebSession(nothing) (out Ended, err error) {
-	out.Ended, err = c.Service.People.EndWebSession(c, c.who, c.r.PathValue("id"), c.web.Cookie(c.r))
+	id := c.r.PathValue("id")
+	if c.yes("tokens") && id != "others" {
+		return out, bad("tokens is for others")
+	}
+	out.Ended, err = c.Service.People.EndWebSession(c, c.who, id, c.web.Cookie(c.r))
+	if err == nil && c.yes("tokens") {
+		out.Revoked, err = c.Service.People.RevokeOwnTokens(c, c.who)
+	}
 	return out, err
 }
 
-func (c *call) setPassword(b PasswordRequest) (PasswordSet, error) {
+func (c *call) setPassword(b PasswordRequest) (out PasswordSet, err error) {
 	if err := c.noSignIn(); err != nil {
-		return PasswordSet{}, err
+		return out, err
 	}
-	from := websession.Address(c.r)
-	return PasswordSet{c.who.User}, c.Service.People.ChangePassword(c, c.who, from, b.Old, b.Password, c.web.Cookie(c.r))
+	from := c.web.Address(c.r)
+	if err := c.Service.People.ChangePassword(c, c.who, from, b.Old, b.Password, c.web.Cookie(c.r)); err != nil {
+		return out, err
+	}
+	return c.passwordSet(c.who, b.Revoke)
 }
 
 func (c *call) useLink(b PasswordByLink) (out PasswordSet, err error) {
 	if err := errors.Join(c.noSignIn(), c.web.SameOrigin(c.r)); err != nil {
 		return out, err
 	}
-	out.User, err = c.Service.People.UseLink(c, b.Link, b.Password, websession.Address(c.r))
+	user, err := c.Service.People.UseLink(c, b.Link, b.Password, c.web.Address(c.r))
+	if err != nil {
+		return out, err
+	}
+	return c.passwordSet(toolcrib.Principal{User: user}, b.Revoke)
+}
+
+// passwordSet returns the answer after the password of who was set.
+func (c *call) passwordSet(who toolcrib.Principal, revoke bool) (out PasswordSet, err error) {
+	if out.User = who.User; revoke {
+		out.Revoked, err = c.Service.People.RevokeOwnTokens(c, who)
+	}
+	if err == nil {
+		out.Tokens, err = c.Service.People.ValidTokens(c, who)
+	}
 	return out, err
 }

@@ -190,6 +190,8 @@ type Server struct {
 	MaxBodyBytes int64    `yaml:"max_body_bytes" default:"10485760" min:"1024" max:"1073741824"`
 	CORS         []string `yaml:"cors" default:"[]" max:"1000" format:"origin"`
 	Origin       string   `yaml:"origin" default:"" format:"origin"`
+	// TrustedProxies are the peers whose X-Forwarded-For is believed.
+	TrustedProxies []string `yaml:"trusted_proxies" default:"[]" max:"100" format:"network"`
 
 	ClientToolTimeout Duration `yaml:"client_tool_timeout" default:"1h" min:"1s" max:"30d"`
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`

@@ -286,6 +286,10 @@ func checkFormat(format, text string) string {
 		if u, err := url.Parse(text); err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != text {
 			return "must be an origin such as https://example.com"
 		}
+	case "network":
+		if _, err := ProxyNetwork(text); err != nil {
+			return err.Error()
+		}
 	case "dsn":
 		return checkDSN(text)
 	case "proxy":
@@ -399,6 +403,22 @@ func CheckListen(text string) error {
 		return errors.New(problem)
 	}
 	return nil
+}
+
+// ProxyNetwork returns the network of proxies that an address or a CIDR names. A network of all addresses is refused:
+// with it, anybody could name any client.
+func ProxyNetwork(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if ip, no := netip.ParseAddr(text); no == nil && ip.Zone() == "" {
+		p, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return p, errors.New("must be an IP address or a network, such as 192.0.2.1 or 10.0.0.0/8")
+	case p.Bits() == 0:
+		return p, errors.New("is every address; name those of your proxies")
+	}
+	return p.Masked(), nil
 }
 
 // isLoopback reports whether HOST:PORT can be reached only from this machine.

@@ -78,6 +78,14 @@ func TestN5_ErrorsOfBadConfigurations(t *testing.T) {
 		{"schema from outside", "agents: {default: {output_schema: {$ref: 'file:///etc/passwd'}}}", "toolcrib.yaml:1: agents.default.output_schema: is not a valid JSON Schema: it refers to what is outside of it"},
 		{"no origin", "server: {cors: ['https://a.example', page, 'https://a.example/x', '*']}", "toolcrib.yaml:1: server.cors[1]: must be an origin such as https://example.com\n" +
 			"toolcrib.yaml:1: server.cors[2]: must be an origin such as https://example.com\ntoolcrib.yaml:1: server.cors[3]: must be an origin such as https://example.com"},
+		{
+			"no network", "server:\n  trusted_proxies:\n    - 10.0.0.0/8\n    - proxy.example\n    - 10.0.0.0/33\n    - 'fe80::1%eth0'\n    - 0.0.0.0/0\n    - '::ffff:10.0.0.1'",
+			"toolcrib.yaml:4: server.trusted_proxies[1]: must be an IP address or a network, such as 192.0.2.1 or 10.0.0.0/8\n" +
+				"toolcrib.yaml:5: server.trusted_proxies[2]: must be an IP address or a network, such as 192.0.2.1 or 10.0.0.0/8\n" +
+				"toolcrib.yaml:6: server.trusted_proxies[3]: must be an IP address or a network, such as 192.0.2.1 or 10.0.0.0/8\n" +
+				"toolcrib.yaml:7: server.trusted_proxies[4]: is every address; name those of your proxies\n" +
+				"toolcrib.yaml:8: server.trusted_proxies[5]: must be an IP address or a network, such as 192.0.2.1 or 10.0.0.0/8",
+		},
 		{"no database", "sql:\n  a: {url: x}\n  b: {url: 'mysql://h/x'}\n  c: {url: 'sqlite:x'}\n  d: {url: x.db}\n  e: {url: 'host=x'}", "toolcrib.yaml:2: sql.a.url: must be postgres://… or sqlite:FILE\ntoolcrib.yaml:3: sql.b.url: must be postgres://… or sqlite:FILE"},
 		{"panel of nobody", "agents: {one: {}}\nteam:\n  panels:\n    x: {agents: [one, two],\n      proposer: default, synthesizer: oen}", `toolcrib.yaml:4: team.panels.x.agents[1]: unknown agent "two" (valid: default, one)` + "\n" +
 			`toolcrib.yaml:5: team.panels.x.synthesizer: unknown agent "oen"; did you mean "one"? (valid: default, one)`},

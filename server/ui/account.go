@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service/people"
 )
 
@@ -163,7 +162,7 @@ func changePassword(p *page) error {
 	if p.noSignIn() {
 		return bad("this server has no sign-in: server.auth is none")
 	}
-	old, fresh, from := p.R.PostFormValue("old"), p.R.PostFormValue("password"), websession.Address(p.R)
+	old, fresh, from := p.R.PostFormValue("old"), p.R.PostFormValue("password"), p.Web.Address(p.R)
 	if err := p.Service.People.ChangePassword(p, p.Who, from, old, fresh, p.Web.Cookie(p.R)); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
-	"github.com/toolcrib/toolcrib/server/websession"
 )
 
 // Paths of pages that need no sign-in. The second is that of [people.LinkPath].
@@ -160,7 +159,7 @@ func useLink(p *page) error {
 		return p.showLink(http.StatusOK, v)
 	}
 	var err error
-	from, password := websession.Address(p.R), p.R.PostFormValue("password")
+	from, password := p.Web.Address(p.R), p.R.PostFormValue("password")
 	if v.User, err = p.Service.People.LinkUser(p, v.Link, from); err == nil && p.R.PostForm.Has("password") {
 		if _, err = p.Service.People.UseLink(p, v.Link, password, from); err == nil {
 			if _, err := p.Web.SignIn(p.W, p.R, v.User, password); err != nil { // after too many failures of this name

@@ -21,6 +21,9 @@ const (
 	maxNext   = 1024
 )
 
+// flowPurpose is the purpose of the key that encrypts a flow.
+const flowPurpose = "sign-in at a provider"
+
 // flow is what the browser keeps of a sign-in at the provider, encrypted.
 type flow struct {
 	oidc.Flow
@@ -76,7 +79,7 @@ func (s *Sessions) Begin(w http.ResponseWriter, r *http.Request, next string) (a
 	if at, f.Flow, err = p.Begin(r.Context(), s.Origin(r)+CallbackPath); err != nil {
 		return "", err
 	}
-	sealed, err := s.service().People.Sealed(f)
+	sealed, err := s.service().People.Sealed(flowPurpose, f)
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +108,7 @@ func (s *Sessions) Finish(w http.ResponseWriter, r *http.Request) (next string, 
 	}
 	var f flow
 	if kept, none := r.Cookie(s.name(r) + "_provider"); none == nil && len(kept.Value) <= maxFlow {
-		if _, err := s.service().People.Unsealed(kept.Value, &f); err != nil {
+		if _, err := s.service().People.Unsealed(flowPurpose, kept.Value, &f); err != nil {
 			return "", err
 		}
 	}

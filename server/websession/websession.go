@@ -5,7 +5,6 @@ package websession
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -100,7 +99,11 @@ func (s *Sessions) begin(
 		return people.WebSession{}, err
 	}
 	p := s.service().People
-	in, err := signIn(p, Client(r))
+	from := people.Client{Address: s.Address(r), Agent: r.UserAgent()}
+	if c, none := r.Cookie(s.name(r) + deviceSuffix); none == nil {
+		from.Device = c.Value
+	}
+	in, err := signIn(p, from)
 	if err != nil {
 		return people.WebSession{}, err
 	}
@@ -109,7 +112,10 @@ func (s *Sessions) begin(
 			return people.WebSession{}, err
 		}
 	}
-	s.set(w, r, in.Cookie, in.Expires)
+	if in.Device != "" {
+		s.set(w, r, deviceSuffix, in.Device, time.Now().Add(people.DeviceTTL))
+	}
+	s.set(w, r, "", in.Cookie, in.Expires)
 	return in.WebSession, nil
 }
 
@@ -122,14 +128,17 @@ func (s *Sessions) SignOut(w http.ResponseWriter, r *http.Request) (old people.W
 	if cookie := s.Cookie(r); cookie != "" {
 		old, err = s.service().People.SignOut(r.Context(), cookie)
 	}
-	s.set(w, r, "", time.Time{})
+	s.set(w, r, "", "", time.Time{})
 	return old, err
 }
 
-// set sets the cookie of a session, or removes it if value is "".
-func (s *Sessions) set(w http.ResponseWriter, r *http.Request, value string, expires time.Time) {
+// deviceSuffix is what the name of the cookie ends in by which a browser is known again ([people.SignedIn.Device]).
+const deviceSuffix = "_known"
+
+// set sets the cookie with a suffix, which is "" for that of a session, or removes it if value is "".
+func (s *Sessions) set(w http.ResponseWriter, r *http.Request, suffix, value string, expires time.Time) {
 	c := &http.Cookie{
-		Name: s.name(r), Value: value, Path: "/", Expires: expires, HttpOnly: true, Secure: s.Secure(r),
+		Name: s.name(r) + suffix, Value: value, Path: "/", Expires: expires, HttpOnly: true, Secure: s.Secure(r),
 		SameSite: http.SameSiteLaxMode,
 	}
 	if value == "" {
@@ -157,25 +166,4 @@ func (s *Sessions) Secure(r *http.Request) bool {
 	c := &s.service().Env.Config.Server
 	here := func(origin string) bool { return strings.EqualFold(origin, "https://"+r.Host) }
 	return r.TLS != nil || here(c.Origin) || slices.ContainsFunc(c.CORS, here)
-}
-
-// Client returns the client of a request, whose failures to sign in are counted by its address.
-func Client(r *http.Request) people.Client {
-	return people.Client{Address: Address(r), Agent: r.UserAgent()}
-}
-
-// Address returns a client's address without the port. For IPv6 it is the network, because one customer has a whole
-// /64.
-func Address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip = ip.Unmap(); ip.Is6() {
-			network, _ := ip.Prefix(64) // valid for any IPv6 address
-			host = network.String()
-		}
-	}
-	return host
 }

@@ -33,7 +33,7 @@ type People struct {
 
 // New returns the people of a data folder.
 func New(e *env.Env, end EndRuns) *People {
-	s := &state{hashing: make(chan struct{}, hashesAtOnce)}
+	s := &state{hashing: make(chan struct{}, hashesAtOnce), waiting: make(chan struct{}, waitersAtOnce)}
 	s.failures = rate.NewLimiter(rate.Every(time.Second), failuresAtOnce)
 	return &People{e, s, end}
 }
@@ -54,8 +54,10 @@ type state struct {
 	clock    *access.Clock
 
 	hashing  chan struct{} // has an element for each password being checked
+	waiting  chan struct{} // has an element for each sign-in that waits
 	failures *rate.Limiter // of entries about failed sign-ins
 	omitted  int           // failures without an entry since the last one with one
+	place    string        // see storedSession
 }
 
 // Standing returns the current rights of users and tokens, for the gate and for commands.

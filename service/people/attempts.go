@@ -14,38 +14,86 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
-// After some free failures, each further one makes the next attempt wait twice as long. What is counted is stored, so
-// that it is the same on all servers. A sign-in that succeeds ends the waiting of its user.
-const (
-	freeOfUser    = 5
-	freeOfAddress = 30
-	firstWait     = time.Second
-	longestWait   = 15 * time.Minute
-	attemptsKept  = 24 * time.Hour // since the last failure
+// limit bounds the attempts of one kind: after free failures, each further attempt makes the next one wait twice as
+// long, up to longest. An attempt that would wait for at most queue does so; a longer wait is an error.
+type limit struct {
+	free           int
+	longest, queue time.Duration
+	proven         bool // a sign-in that succeeds ends the waiting
+}
 
-	// attemptsOfFile bounds the keys in one of 256 files; the oldest are dropped first.
-	attemptsOfFile = 500
+// Who does not know the password must not be able to keep its owner out. So a session, and a browser in which the user
+// has signed in before, are counted by themselves, and all others by their address, and by name and address together.
+// The bound by name alone, for guesses from very many addresses, delays them and refuses nobody for good: after
+// ofName.free failures one guess each 30 seconds is checked, which is 3,000 on the first day and 2,880 on each further
+// one.
+var (
+	ofAddress = limit{free: 30, longest: 15 * time.Minute}
+	ofPair    = limit{free: 5, longest: 15 * time.Minute, proven: true}
+	ofKnown   = ofPair
+	ofName    = limit{free: 100, longest: 30 * time.Second, queue: 30 * time.Second}
 )
 
-// attempts are the failures of a user or of an address.
+const (
+	firstWait    = time.Second
+	attemptsKept = 24 * time.Hour // since the last failure
+
+	// attemptsOfFile bounds the keys in one of 256 files. The oldest are dropped first, where each failure makes a key a
+	// minute newer, so that a flood of other names and addresses does not end the bound of a name.
+	attemptsOfFile = 500
+
+	// waitersAtOnce bounds the attempts that wait in this process.
+	waitersAtOnce = 256
+)
+
+// attempts are the failures that are counted together. They are stored, so that they are the same on all servers.
 type attempts struct {
 	Failed int       `json:"n"`
 	Last   time.Time `json:"at"`
-	Until  time.Time `json:"until"` // earlier attempts are refused
+	Until  time.Time `json:"until"` // earlier attempts wait
 }
 
-// userKey and addressKey return keys of attempts. Names that conflict are counted together.
-func userKey(name string) string { return keyOf("user " + access.KeysOf(clipName(name)).Folded) }
+// next counts an attempt at a time as failed, and returns how long it waits. An attempt that is refused is not counted.
+func (a attempts) next(l limit, now time.Time) (attempts, time.Duration, error) {
+	wait := max(a.Until.Sub(now), 0)
+	if wait > l.queue {
+		return a, 0, errWait(wait - l.queue)
+	}
+	a.Failed++
+	if over := a.Failed - l.free; over >= 0 {
+		a.Until = now.Add(wait + min(firstWait<<min(over, 20), l.longest))
+	}
+	a.Last = now
+	return a, wait, nil
+}
 
-func addressKey(from string) string { return keyOf("address " + from) }
+// counter counts attempts under a key.
+type counter struct {
+	key string
+	limit
+}
+
+func byAddress(from string) counter { return counter{keyOf("address " + from), ofAddress} }
+
+// unknown returns the counters of a sign-in by a browser that is not known. Names that conflict are counted
+// together.
+func unknown(name, from string) []counter {
+	name = access.KeysOf(clipName(name)).Folded
+	return []counter{
+		byAddress(from), {keyOf("pair " + from + " " + name), ofPair}, {keyOf("user " + name), ofName},
+	}
+}
+
+// known returns the counter of a session or a browser of a user, by its ID.
+func known(id string) []counter { return []counter{{keyOf("known " + id), ofKnown}} }
 
 func clipName(name string) string { return name[:min(len(name), access.MaxName+1)] }
 
 func attemptsFile(key string) string { return env.AttemptsFolder + "/" + key[:2] + "/failed" }
 
-// tooMany returns the error for an attempt that must wait, which is nil if it need not.
-func (s *People) tooMany(ctx context.Context, key string) (refused, err error) {
-	data, err := s.env.Store.File(ctx, attemptsFile(key))
+// tooMany returns the error for an attempt that is refused, which is nil if it is not.
+func (s *People) tooMany(ctx context.Context, c counter) (refused, err error) {
+	data, err := s.env.Store.File(ctx, attemptsFile(c.key))
 	if errors.Is(err, toolcrib.ErrNotFound) {
 		return nil, nil
 	}
@@ -53,10 +101,10 @@ func (s *People) tooMany(ctx context.Context, key string) (refused, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &all)
 	}
-	if wait := all[key].Until.Sub(s.Now()); err == nil && wait > 0 {
-		return errWait(wait), nil
+	if err == nil {
+		_, _, refused = all[c.key].next(c.limit, s.Now())
 	}
-	return nil, err
+	return refused, err
 }
 
 func errWait(wait time.Duration) error {
@@ -67,30 +115,71 @@ func errWait(wait time.Duration) error {
 }
 
 // count counts an attempt as failed before its outcome is known, so that attempts at the same time cannot exceed the
-// free ones together. An attempt that must wait is refused and not counted.
-func (s *People) count(ctx context.Context, key string, free int) error {
-	return s.changeAttempts(ctx, key, func(a attempts, now time.Time) (attempts, error) {
-		if wait := a.Until.Sub(now); wait > 0 {
-			return a, errWait(wait)
+// free ones together, and waits as long as it must. An attempt that one of the counters refuses is not counted.
+func (s *People) count(ctx context.Context, counters []counter) error {
+	for _, c := range counters { // reading is cheaper than counting and taking back
+		if refused, err := s.tooMany(ctx, c); refused != nil || err != nil {
+			return cmp.Or(err, refused)
 		}
-		a.Failed++
-		if over := a.Failed - free; over >= 0 {
-			a.Until = now.Add(min(firstWait<<min(over, 20), longestWait))
+	}
+	var wait time.Duration
+	for i, c := range counters {
+		err := s.changeAttempts(ctx, c.key, func(a attempts, now time.Time) (attempts, error) {
+			a, w, err := a.next(c.limit, now)
+			wait = max(wait, w)
+			return a, err
+		})
+		if err != nil {
+			return errors.Join(err, s.takeBack(ctx, counters[:i]))
 		}
-		a.Last = now
-		return a, nil
-	})
+	}
+	return s.await(ctx, wait)
 }
 
-// succeeded takes an attempt back that count has counted; all of them if everything is true.
-func (s *People) succeeded(ctx context.Context, key string, everything bool) error {
-	return s.changeAttempts(ctx, key, func(a attempts, _ time.Time) (attempts, error) {
-		if a.Failed--; everything {
-			a.Failed = 0
+// await waits, with a bound on how many do.
+func (s *People) await(ctx context.Context, wait time.Duration) error {
+	if wait == 0 {
+		return nil
+	}
+	select {
+	case s.state.waiting <- struct{}{}:
+		defer func() { <-s.state.waiting }()
+	default:
+		return errWait(wait)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// takeBack takes an attempt back that count has counted.
+func (s *People) takeBack(ctx context.Context, counters []counter) (err error) {
+	for _, c := range counters {
+		err = errors.Join(err, s.changeAttempts(ctx, c.key, func(a attempts, _ time.Time) (attempts, error) {
+			a.Failed, a.Until = max(a.Failed-1, 0), time.Time{}
+			return a, nil
+		}))
+	}
+	return err
+}
+
+// succeeded takes back an attempt that was right. Failures of others, from this address or with this name, stay.
+func (s *People) succeeded(ctx context.Context, counters []counter) (err error) {
+	for _, c := range counters {
+		if !c.proven {
+			err = errors.Join(err, s.takeBack(ctx, []counter{c}))
+			continue
 		}
-		a.Failed, a.Until = max(a.Failed, 0), time.Time{}
-		return a, nil
-	})
+		err = errors.Join(err, s.changeAttempts(ctx, c.key, func(attempts, time.Time) (attempts, error) {
+			return attempts{}, nil
+		}))
+	}
+	return err
 }
 
 // changeAttempts changes the attempts of a key, and removes those without failures.
@@ -113,8 +202,9 @@ func (s *People) changeAttempts(
 			delete(all, key)
 		}
 		if len(all) > attemptsOfFile {
+			age := func(a attempts) time.Time { return a.Last.Add(time.Duration(a.Failed) * time.Minute) }
 			oldest := slices.MinFunc(slices.Collect(maps.Keys(all)), func(x, y string) int {
-				return cmp.Or(all[x].Last.Compare(all[y].Last), cmp.Compare(x, y))
+				return cmp.Or(age(all[x]).Compare(age(all[y])), cmp.Compare(x, y))
 			})
 			delete(all, oldest)
 		}

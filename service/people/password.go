@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -103,9 +104,11 @@ func (s *People) changeCredential(ctx context.Context, user string, change func(
 
 // CheckPassword returns an error that says why a password cannot be set, or nil.
 func CheckPassword(user, password string) error {
-	switch n := utf8.RuneCountInString(norm.NFKC.String(clipped(password))); {
-	case len(password) > MaxPasswordBytes:
+	if len(password) > MaxPasswordBytes { // before any work
 		return env.BadRequestf("the password has more than %d bytes; choose a shorter one", MaxPasswordBytes)
+	}
+	// Some characters are several in the normal form, and are not harder to guess for it.
+	switch n := min(utf8.RuneCountInString(password), utf8.RuneCountInString(norm.NFKC.String(password))); {
 	case !utf8.ValidString(password):
 		return env.BadRequestf("the password is not text in UTF-8")
 	case n < MinPassword:
@@ -216,7 +219,8 @@ func (s *People) SetPassword(ctx context.Context, who toolcrib.Principal, name, 
 }
 
 // ChangePassword sets one's own password, and ends the other sessions of that user. cookie is the one of the session
-// that continues. The old password is checked as a sign-in from this address is. A first password, for which old is
+// that continues. Wrong old passwords are counted for what it acts by: the session or the access token. Own tokens stay
+// valid ([People.RevokeOwnTokens]). A first password, for which old is
 // "", is for administrators and for those who have not signed in by a token or a provider: it would outlive both.
 func (s *People) ChangePassword(ctx context.Context, who toolcrib.Principal, from, old, password, cookie string) error {
 	u, err := s.env.Store.Access().User(ctx, who.User)
@@ -238,7 +242,11 @@ func (s *People) ChangePassword(ctx context.Context, who toolcrib.Principal, fro
 			"(toolcrib users password %s --link)", u.Name)
 	}
 	if c.Hash != "" {
-		if _, err := s.checkPassword(ctx, u.Name, old, from, ViaPassword); err != nil {
+		counters, err := s.countersOf(ctx, who, from, cookie)
+		if err == nil {
+			_, err = s.checkPassword(ctx, u.Name, old, from, counters)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -248,6 +256,22 @@ func (s *People) ChangePassword(ctx context.Context, who toolcrib.Principal, fro
 		}
 		return nil
 	})
+}
+
+// countersOf returns the counters of who is signed in: of the access token, or the session, or else those of any other
+// client.
+func (s *People) countersOf(ctx context.Context, who toolcrib.Principal, from, cookie string) ([]counter, error) {
+	if id := who.TokenID(); id != "" {
+		return known(id), nil
+	}
+	w, err := s.session(ctx, cookie)
+	switch {
+	case err == nil && w.User == who.User:
+		return known(w.key), nil
+	case err != nil && !errors.Is(err, toolcrib.ErrNotFound):
+		return nil, err
+	}
+	return unknown(who.User, from), nil
 }
 
 // HasPassword reports whether a user has a password: who asks or, for administrators, anybody.
@@ -289,7 +313,7 @@ func (s *People) setPassword(
 	if err != nil {
 		return err
 	}
-	return s.endSessions(ctx, func(w *WebSession) bool { return w.User == user && w.key != keyOf(cookie) })
+	return s.endSessions(ctx, user, func(w *WebSession) bool { return w.key != keyOf(cookie) })
 }
 
 // RemovePassword removes the password and the link of a user, for administrators, and ends the sessions of that user.
@@ -317,7 +341,7 @@ func (s *People) forgetPassword(ctx context.Context, user string) error {
 		return nil
 	})
 	if err == nil {
-		err = s.endSessions(ctx, func(w *WebSession) bool { return w.User == user })
+		err = s.endSessions(ctx, user, func(*WebSession) bool { return true })
 	}
 	return err
 }
@@ -370,9 +394,8 @@ func (s *People) linked(ctx context.Context, token, from string) (u access.User,
 	if err := s.env.OpenToRead(ctx); err != nil {
 		return u, c, err
 	}
-	wait, err := s.tooMany(ctx, addressKey(from))
-	if err != nil || wait != nil {
-		return u, c, errors.Join(err, wait)
+	if refused, err := s.tooMany(ctx, byAddress(from)); err != nil || refused != nil {
+		return u, c, cmp.Or(err, refused)
 	}
 	encoded, _, ok := strings.Cut(token, ".")
 	name, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
@@ -391,7 +414,7 @@ func (s *People) linked(ctx context.Context, token, from string) (u access.User,
 			}
 		}
 	}
-	if err := s.count(ctx, addressKey(from), freeOfAddress); err != nil {
+	if err := s.count(ctx, []counter{byAddress(from)}); err != nil {
 		return u, c, err
 	}
 	return access.User{}, credential{}, errLink()

@@ -186,13 +186,13 @@ func (s *People) EditUser(
 		}
 		u = *c.User
 		if e.Identity != nil {
-			err := s.endSessions(ctx, func(w *WebSession) bool { return w.User == u.Name && w.Via == ViaOIDC })
+			err := s.endSessions(ctx, u.Name, func(w *WebSession) bool { return w.Via == ViaOIDC })
 			if err != nil {
 				return shown, true, err
 			}
 		}
 		if standing.Inactive(u) != "" {
-			err := s.endSessions(ctx, func(w *WebSession) bool { return w.User == u.Name })
+			err := s.endSessions(ctx, u.Name, func(*WebSession) bool { return true })
 			if err = errors.Join(err, s.endRunsOf(ctx, who, u)); err != nil {
 				return shown, true, err
 			}
@@ -209,6 +209,10 @@ func (s *People) RemoveUser(ctx context.Context, who toolcrib.Principal, name st
 		return User{}, err
 	}
 	c, err := s.env.Store.Access().RemoveUser(ctx, u.Name, by)
+	if err == nil && u.Identity != nil && s.env.Config.Server.OIDC.Create {
+		s.env.Notice(fmt.Sprintf("the provider can add the person of %s again, under another name (server.oidc.create); "+
+			"users disable keeps somebody out", u.Name))
+	}
 	if err == nil { // the next user of this name starts without a password
 		err = errors.Join(s.forgetPassword(ctx, u.Name), s.endRunsOf(ctx, who, *c.User))
 	}

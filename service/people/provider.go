@@ -221,7 +221,7 @@ func texts(value any) (list []string) {
 
 // EndByProvider ends sessions that a provider has ended: those of a subject, or the one with this ID there.
 func (s *People) EndByProvider(ctx context.Context, issuer, subject, session string) error {
-	list, err := s.eachSession(ctx, func(w *WebSession) bool {
+	list, err := s.eachSession(ctx, "", func(w *WebSession) bool {
 		return w.OIDC != nil && w.OIDC.Issuer == issuer && (subject == "" || w.OIDC.Subject == subject) &&
 			(session == "" || w.OIDC.Session == session) && subject+session != ""
 	})
@@ -231,24 +231,22 @@ func (s *People) EndByProvider(ctx context.Context, issuer, subject, session str
 	return err
 }
 
-// flowPurpose is the purpose of the key that encrypts what a browser keeps of a sign-in at a provider.
-const flowPurpose = "sign-in at a provider"
-
-func (s *People) flowCipher() (cipher.AEAD, error) {
+func (s *People) cookieCipher(purpose string) (cipher.AEAD, error) {
 	keys, err := s.env.Keys()
 	if err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(keys.Derive(flowPurpose))
+	block, err := aes.NewCipher(keys.Derive(purpose))
 	if err != nil {
 		return nil, err
 	}
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Sealed returns a value, encrypted, for a browser to keep; every server of the database can open it.
-func (s *People) Sealed(v any) (string, error) {
-	c, err := s.flowCipher()
+// Sealed returns a value, encrypted, for a browser to keep. Every server of the database can open it, for the same
+// purpose only.
+func (s *People) Sealed(purpose string, v any) (string, error) {
+	c, err := s.cookieCipher(purpose)
 	if err != nil {
 		return "", err
 	}
@@ -256,9 +254,9 @@ func (s *People) Sealed(v any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(c.Seal(nil, nil, text, nil)), err
 }
 
-// Unsealed is the inverse of Sealed. ok is false for what Sealed has not made.
-func (s *People) Unsealed(sealed string, v any) (ok bool, err error) {
-	c, err := s.flowCipher()
+// Unsealed is the inverse of Sealed. ok is false for what Sealed has not made for this purpose.
+func (s *People) Unsealed(purpose, sealed string, v any) (ok bool, err error) {
+	c, err := s.cookieCipher(purpose)
 	if err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +50,13 @@ type WebSession struct {
 	key string // hash of the cookie
 }
 
+// storedSession is what is stored of a session. Place identifies the database, where it can be told from a restored
+// copy, in which the session has ended.
+type storedSession struct {
+	WebSession
+	Place string `json:"place,omitempty"`
+}
+
 // Login is what the sign-out at a provider needs.
 type Login struct {
 	Issuer  string `json:"issuer"`
@@ -61,12 +69,15 @@ type Login struct {
 type Client struct {
 	Address string // without its port; failures are counted by it
 	Agent   string // the header User-Agent
+	Device  string // what an earlier [SignedIn.Device] has given the browser, or ""
 }
 
-// SignedIn is a new session. Cookie is its only proof, and must reach the browser alone.
+// SignedIn is a new session. Cookie is its only proof, and must reach the browser alone. Device is for the browser to
+// keep, for DeviceTTL; "" = nothing. It gives no rights: with it, wrong passwords are counted for this browser alone.
 type SignedIn struct {
 	WebSession
 	Cookie string `json:"-"`
+	Device string `json:"-"`
 }
 
 // signInEntry is the payload of entries of the audit log about signing in, passwords and sessions.
@@ -102,7 +113,11 @@ func (s *People) SignIn(ctx context.Context, name, password string, from Client)
 	if err := s.env.OpenToRead(ctx); err != nil {
 		return SignedIn{}, err
 	}
-	c, err := s.checkPassword(ctx, name, password, from.Address, ViaPassword)
+	counters := unknown(name, from.Address)
+	if d, ok := s.deviceOf(from.Device, name); ok {
+		counters = known(d.ID)
+	}
+	c, err := s.checkPassword(ctx, name, password, from.Address, counters)
 	if err != nil {
 		return SignedIn{}, err
 	}
@@ -113,17 +128,52 @@ func (s *People) SignIn(ctx context.Context, name, password string, from Client)
 	// A change of the password ends the sessions that it finds.
 	now, err := s.credentialOf(ctx, c.User)
 	if err != nil || now.Hash != c.Hash {
-		return SignedIn{}, errors.Join(err, s.dropSession(ctx, in.key), errSignIn())
+		return SignedIn{}, errors.Join(err, s.dropSession(ctx, &in.WebSession), errSignIn())
 	}
 	return in, nil
 }
 
-// checkPassword returns the credential of the user with this name and password.
-func (s *People) checkPassword(ctx context.Context, name, password, from, via string) (c credential, err error) {
-	if err := s.count(ctx, addressKey(from), freeOfAddress); err != nil {
-		return c, err
+// DeviceTTL is how long a browser is known after a sign-in.
+const DeviceTTL = 180 * 24 * time.Hour
+
+// device is what a browser keeps in which a user has signed in.
+type device struct {
+	ID    string    `json:"id"`
+	User  string    `json:"user"`
+	Until time.Time `json:"until"`
+}
+
+// devicePurpose is the purpose of the key that encrypts a device.
+const devicePurpose = "known browser"
+
+// deviceOf returns the device of a browser in which a user of this name has signed in.
+func (s *People) deviceOf(sealed, name string) (d device, ok bool) {
+	if sealed == "" || len(sealed) > maxDeviceBytes {
+		return d, false
 	}
-	if err := s.count(ctx, userKey(name), freeOfUser); err != nil {
+	ok, err := s.Unsealed(devicePurpose, sealed, &d)
+	same := access.KeysOf(d.User).Folded == access.KeysOf(clipName(name)).Folded
+	return d, ok && err == nil && same && s.Now().Before(d.Until)
+}
+
+// maxDeviceBytes bounds what a browser sends as its device.
+const maxDeviceBytes = 1024
+
+// newDevice returns what a browser keeps in which a user has just signed in. One that is known stays the same.
+func (s *People) newDevice(user, sealed string) (string, error) {
+	d, ok := s.deviceOf(sealed, user)
+	if !ok {
+		d.ID = rand.Text()
+	}
+	d.User, d.Until = user, s.Now().Add(DeviceTTL)
+	return s.Sealed(devicePurpose, d)
+}
+
+// checkPassword returns the credential of the user with this name and password. The attempt is counted by counters.
+func (s *People) checkPassword(
+	ctx context.Context, name, password, from string, counters []counter,
+) (c credential, err error) {
+	if err := s.count(ctx, counters); err != nil {
 		return c, err
 	}
 	u, known := access.User{}, false
@@ -134,10 +184,15 @@ func (s *People) checkPassword(ctx context.Context, name, password, from, via st
 			return c, err
 		}
 	}
+	stored := clipName(name) // read in any case, which takes the same time
 	if known {
-		if c, err = s.credentialOf(ctx, u.Name); err != nil {
-			return c, err
-		}
+		stored = u.Name
+	}
+	if c, err = s.credentialOf(ctx, stored); err != nil {
+		return c, err
+	}
+	if !known {
+		c = credential{}
 	}
 	ok, err := s.matches(ctx, password, c.Hash)
 	why := standing.Inactive(u)
@@ -145,14 +200,11 @@ func (s *People) checkPassword(ctx context.Context, name, password, from, via st
 	case err != nil:
 		return c, err
 	case !ok || !known:
-		return credential{}, s.failed(ctx, name, via, from, "the name or the password is wrong", errSignIn())
+		return credential{}, s.failed(ctx, name, ViaPassword, from, "the name or the password is wrong", errSignIn())
 	case why != "":
-		return credential{}, s.failed(ctx, name, via, from, why, toolcrib.Errorf(toolcrib.CodeForbidden, "%s", why))
+		return credential{}, s.failed(ctx, name, ViaPassword, from, why, toolcrib.Errorf(toolcrib.CodeForbidden, "%s", why))
 	}
-	if err := s.succeeded(ctx, userKey(name), true); err != nil {
-		return c, err
-	}
-	return c, s.succeeded(ctx, addressKey(from), false)
+	return c, s.succeeded(ctx, counters)
 }
 
 // failed records a sign-in that failed, and returns err. What is not a name may be a password in the wrong place, and
@@ -184,14 +236,15 @@ func (s *People) SignInByToken(ctx context.Context, token string, from Client) (
 	if err := s.env.OpenToRead(ctx); err != nil {
 		return SignedIn{}, err
 	}
-	if err := s.count(ctx, addressKey(from.Address), freeOfAddress); err != nil {
+	counters := []counter{byAddress(from.Address)}
+	if err := s.count(ctx, counters); err != nil {
 		return SignedIn{}, err
 	}
 	c, err := s.verified(ctx, strings.TrimSpace(token))
 	if err == nil {
 		var who toolcrib.Principal
 		if who, err = s.actOn(ctx, "", c); err == nil {
-			if err := s.succeeded(ctx, addressKey(from.Address), false); err != nil {
+			if err := s.succeeded(ctx, counters); err != nil {
 				return SignedIn{}, err
 			}
 			w := WebSession{User: who.User, Via: ViaToken, Token: who.Token, SignIn: who.SignIn, Expires: c.Expires.Time()}
@@ -208,23 +261,22 @@ func (s *People) SignInByToken(ctx context.Context, token string, from Client) (
 // newSession stores a new session, and ends those of the user that are too many.
 func (s *People) newSession(ctx context.Context, w WebSession, from Client) (SignedIn, error) {
 	now := s.Now()
-	in := SignedIn{WebSession: w, Cookie: rand.Text() + rand.Text()}
+	in := SignedIn{WebSession: w, Cookie: sessionsOf(w.User) + "." + rand.Text() + rand.Text()}
 	in.key = keyOf(in.Cookie)
 	in.ID, in.Created, in.Seen = SessionID(in.Cookie), now, now
 	if end := now.Add(s.env.Config.Server.Session.Max.Std()); in.Expires.IsZero() || end.Before(in.Expires) {
 		in.Expires = end
 	}
 	in.Address, in.Agent = from.Address, guard.Visible(guard.Clip(from.Agent, access.MaxTextBytes))
-	mine, err := s.eachSession(ctx, func(o *WebSession) bool { return o.User == w.User })
+	mine, err := s.eachSession(ctx, w.User, func(*WebSession) bool { return true })
+	for i := maxSessions - 1; err == nil && i < len(mine); i++ {
+		err = s.dropSession(ctx, &mine[i])
+	}
+	if err == nil && w.Via != ViaToken {
+		in.Device, err = s.newDevice(w.User, from.Device)
+	}
 	if err != nil {
 		return SignedIn{}, err
-	}
-	for len(mine) >= maxSessions {
-		oldest := mine[len(mine)-1]
-		if err := s.dropSession(ctx, oldest.key); err != nil {
-			return SignedIn{}, err
-		}
-		mine = mine[:len(mine)-1]
 	}
 	entry := signInEntry{
 		Name: in.User, User: in.User, By: in.User, Via: in.Via, Address: in.Address, Session: in.ID,
@@ -236,22 +288,63 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 	if err := s.env.Record(ctx, access.SignedIn, entry); err != nil {
 		return SignedIn{}, err
 	}
-	return in, s.env.Store.ChangeFile(ctx, sessionFile(in.key), func([]byte) ([]byte, error) {
-		return json.Marshal(in.WebSession)
+	place, err := s.place(ctx)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	return in, s.env.Store.ChangeFile(ctx, in.file(), func([]byte) ([]byte, error) {
+		return json.Marshal(storedSession{in.WebSession, place})
 	})
+}
+
+// place returns what [storedSession.Place] is.
+func (s *People) place(ctx context.Context) (string, error) {
+	of, ok := s.env.Store.(interface {
+		Identity(ctx context.Context) (string, error)
+	})
+	s.state.Lock()
+	defer s.state.Unlock()
+	if ok && s.state.place == "" {
+		var err error
+		if s.state.place, err = of.Identity(ctx); err != nil {
+			return "", err
+		}
+	}
+	return s.state.place, nil
+}
+
+// readSession reads a stored session. It returns not_found for one of another database.
+func (s *People) readSession(ctx context.Context, data []byte, w *WebSession) error {
+	place, err := s.place(ctx)
+	stored := storedSession{WebSession: *w}
+	if err == nil {
+		err = json.Unmarshal(data, &stored)
+	}
+	if *w = stored.WebSession; err == nil && stored.Place != place {
+		err = toolcrib.ErrNotFound
+	}
+	return err
 }
 
 // SessionID returns the ID of the session of a cookie, whether there is one or not.
 func SessionID(cookie string) string { return "web_" + keyOf(cookie)[:16] }
 
-func sessionFile(key string) string { return env.SessionFolder + "/" + key[:2] + "/" + key }
+// sessionsOf returns the name of the folder with the sessions of a user. Cookies begin with it.
+func sessionsOf(user string) string { return keyOf(user)[:32] }
+
+// file returns the name of the file of a session. Those of a user are in one folder.
+func (w *WebSession) file() string { return env.SessionFolder + "/" + sessionsOf(w.User) + "/" + w.key }
 
 // session returns the stored session of a cookie, or not_found if it does not exist or has ended.
 func (s *People) session(ctx context.Context, cookie string) (w WebSession, err error) {
+	folder, _, _ := strings.Cut(cookie, ".")
+	if sum, no := hex.DecodeString(folder); no != nil || len(sum) != 16 || hex.EncodeToString(sum) != folder {
+		return w, toolcrib.ErrNotFound
+	}
 	w.key = keyOf(cookie)
-	data, err := s.env.Store.File(ctx, sessionFile(w.key))
+	data, err := s.env.Store.File(ctx, env.SessionFolder+"/"+folder+"/"+w.key)
 	if err == nil {
-		err = json.Unmarshal(data, &w)
+		err = s.readSession(ctx, data, &w)
 	}
 	if err == nil && s.over(&w) {
 		err = toolcrib.ErrNotFound
@@ -304,28 +397,41 @@ func (s *People) ActBySession(
 // touch stores that a session is used now. That it could not is no reason to refuse the request.
 func (s *People) touch(ctx context.Context, w *WebSession) {
 	w.Seen = s.Now()
-	err := s.env.Store.ChangeFile(ctx, sessionFile(w.key), func(before []byte) ([]byte, error) {
+	err := s.env.Store.ChangeFile(ctx, w.file(), func(before []byte) ([]byte, error) {
 		if before == nil { // it has ended meanwhile
 			return nil, nil
 		}
-		return json.Marshal(w)
+		var now storedSession
+		if err := json.Unmarshal(before, &now); err != nil {
+			return nil, err
+		}
+		now.Seen = w.Seen
+		return json.Marshal(now)
 	})
 	if err != nil {
 		s.env.LogLine(slog.LevelWarn, "the use of a session could not be stored", "session", w.ID, "error", err)
 	}
 }
 
-// eachSession returns the sessions that match, those used last first, and removes those that have ended.
-func (s *People) eachSession(ctx context.Context, match func(*WebSession) bool) (list []WebSession, err error) {
-	files, err := s.env.Store.SomeFiles(ctx, env.SessionFolder, env.SessionFolder)
+// eachSession returns the sessions of a user that match, of all users if user is "", those used last first. It removes
+// those that have ended.
+func (s *People) eachSession(
+	ctx context.Context, user string, match func(*WebSession) bool,
+) (list []WebSession, err error) {
+	folder := env.SessionFolder
+	if user != "" {
+		folder += "/" + sessionsOf(user)
+	}
+	files, err := s.env.Store.SomeFiles(ctx, folder, folder)
 	for name, data := range files {
-		w := WebSession{key: name[strings.LastIndexByte(name, '/')+1:]}
-		if err := json.Unmarshal(data, &w); err != nil {
-			return nil, err
-		}
-		if s.over(&w) {
-			err = errors.Join(err, s.dropSession(ctx, w.key))
-		} else if match(&w) {
+		w := WebSession{key: path.Base(name)}
+		no := s.readSession(ctx, data, &w)
+		switch {
+		case no != nil && !errors.Is(no, toolcrib.ErrNotFound):
+			return nil, no
+		case no != nil, w.file() != name, s.over(&w): // an earlier version had other names of files, and other cookies
+			err = errors.Join(err, s.dropFile(ctx, name))
+		case match(&w):
 			list = append(list, w)
 		}
 	}
@@ -333,15 +439,19 @@ func (s *People) eachSession(ctx context.Context, match func(*WebSession) bool) 
 	return list, err
 }
 
-func (s *People) dropSession(ctx context.Context, key string) error {
-	return s.env.Store.ChangeFile(ctx, sessionFile(key), func([]byte) ([]byte, error) { return nil, nil })
+func (s *People) dropSession(ctx context.Context, w *WebSession) error {
+	return s.dropFile(ctx, w.file())
 }
 
-// endSessions ends the sessions that match.
-func (s *People) endSessions(ctx context.Context, match func(*WebSession) bool) error {
-	list, err := s.eachSession(ctx, match)
+func (s *People) dropFile(ctx context.Context, name string) error {
+	return s.env.Store.ChangeFile(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
+}
+
+// endSessions ends the sessions of a user that match.
+func (s *People) endSessions(ctx context.Context, user string, match func(*WebSession) bool) error {
+	list, err := s.eachSession(ctx, user, match)
 	for i := range list {
-		err = errors.Join(err, s.dropSession(ctx, list[i].key))
+		err = errors.Join(err, s.dropSession(ctx, &list[i]))
 	}
 	return err
 }
@@ -359,7 +469,7 @@ func (s *People) SignOut(ctx context.Context, cookie string) (w WebSession, err 
 }
 
 func (s *People) signOut(ctx context.Context, w *WebSession, by, reason string) error {
-	if err := s.dropSession(ctx, w.key); err != nil {
+	if err := s.dropSession(ctx, w); err != nil {
 		return err
 	}
 	entry := signInEntry{Name: w.User, User: w.User, By: by, Via: w.Via, Session: w.ID, Reason: reason}
@@ -375,9 +485,11 @@ func (s *People) WebSessions(ctx context.Context, who toolcrib.Principal, user s
 			return nil, err
 		}
 	}
-	list, err := s.eachSession(ctx, func(w *WebSession) bool {
-		return (user == "*" || w.User == user) && (who.Token == "" || w.Token == who.Token)
-	})
+	of := user
+	if user == "*" {
+		of = ""
+	}
+	list, err := s.eachSession(ctx, of, func(w *WebSession) bool { return who.Token == "" || w.Token == who.Token })
 	for i := range list { // the proof for the provider is for nobody else
 		if p := list[i].OIDC; p != nil {
 			list[i].OIDC = &Login{Issuer: p.Issuer, Subject: p.Subject}
@@ -390,13 +502,16 @@ func (s *People) WebSessions(ctx context.Context, who toolcrib.Principal, user s
 // except the one with this cookie. It returns how many have ended.
 func (s *People) EndWebSession(ctx context.Context, who toolcrib.Principal, id, cookie string) (n int, err error) {
 	_, admin := env.Administrator(who)
-	list, err := s.eachSession(ctx, func(w *WebSession) bool {
-		mine := w.User == who.User && (who.Token == "" || w.Token == who.Token)
-		if id == "others" {
-			return mine && w.key != keyOf(cookie)
+	mine := func(w *WebSession) bool {
+		if who.Token != "" && w.Token != who.Token {
+			return false
 		}
-		return w.ID == id && (mine || admin == nil)
-	})
+		return w.ID == id || id == "others" && w.key != keyOf(cookie)
+	}
+	list, err := s.eachSession(ctx, who.User, mine)
+	if err == nil && len(list) == 0 && id != "others" && admin == nil {
+		list, err = s.eachSession(ctx, "", func(w *WebSession) bool { return w.ID == id })
+	}
 	if err == nil && len(list) == 0 && id != "others" {
 		err = toolcrib.Errorf(toolcrib.CodeNotFound, "there is no session %+q", guard.Clip(id, access.MaxName))
 	}

@@ -103,8 +103,12 @@ func (s *People) CreateToken(ctx context.Context, who toolcrib.Principal, r Toke
 	}, r.Label, by)
 }
 
-// maxOwnTokens bounds the tokens of a user that are valid.
-const maxOwnTokens = 200
+// Bounds of the tokens that a user has made, and how long one that is no longer valid is listed.
+const (
+	maxOwnTokens  = 200 // valid ones
+	maxOverTokens = 200 // others
+	overKept      = 30 * 24 * time.Hour
+)
 
 // CreateOwnToken issues an access token for who asks. It never signs in, so that it has no administration, and what
 // asks by an access token gets one that is narrower, lives no longer, and is revoked with it. The token itself is only
@@ -129,13 +133,16 @@ func (s *People) CreateOwnToken(ctx context.Context, who toolcrib.Principal, r T
 		return Token{}, err
 	}
 	valid := 0
-	for _, t := range mine {
-		if t.Revoked.IsZero() && s.Now().Before(t.Claims.Expires.Time()) {
+	for i := range mine {
+		if s.Now().Before(endOf(&mine[i])) {
 			valid++
 		}
 	}
 	if valid >= maxOwnTokens {
 		return Token{}, toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "%s has %d tokens; revoke some first", u.Name, valid)
+	}
+	if err := s.dropTokens(ctx, mine, maxOverTokens); err != nil {
+		return Token{}, err
 	}
 	q := access.Request{By: who, Subject: u.Name, TTL: r.TTL, NotBefore: r.NotBefore, Scope: r.Scope, Via: r.Via}
 	if id := who.TokenID(); id != "" {
@@ -197,6 +204,73 @@ func (s *People) RevokeOwnToken(ctx context.Context, who toolcrib.Principal, id 
 		return v, toolcrib.Errorf(toolcrib.CodeNotFound, "unknown token %+q", guard.Clip(id, access.MaxName))
 	}
 	return s.revoke(ctx, who, mine[i], agent.NameOf(who), false)
+}
+
+// RevokeOwnTokens revokes those of OwnTokens that are valid, except the one that who acts by, and returns how many.
+func (s *People) RevokeOwnTokens(ctx context.Context, who toolcrib.Principal) (n int, err error) {
+	mine, err := s.ownTokens(ctx, who)
+	for i := range mine {
+		if t := &mine[i]; err == nil && t.Claims.ID != who.TokenID() && s.Now().Before(endOf(t)) {
+			if _, err = s.revoke(ctx, who, *t, agent.NameOf(who), false); err == nil {
+				n++
+			}
+		}
+	}
+	return n, err
+}
+
+// ValidTokens returns those of OwnTokens that are valid, or will be.
+func (s *People) ValidTokens(ctx context.Context, who toolcrib.Principal) ([]Token, error) {
+	mine, err := s.OwnTokens(ctx, who)
+	return slices.DeleteFunc(mine, func(t Token) bool { return t.State == TokenRevoked || t.State == TokenExpired }), err
+}
+
+// endOf returns the time from which a token is not valid.
+func endOf(t *access.Issued) time.Time {
+	if end := t.Claims.Expires.Time(); t.Revoked.IsZero() || end.Before(t.Revoked) {
+		return end
+	}
+	return t.Revoked
+}
+
+// byUpkeep is who removes what is no longer needed.
+const byUpkeep = "upkeep"
+
+// maxDropped bounds the tokens that are removed at a time.
+const maxDropped = 1000
+
+// dropTokens removes the records of tokens that their users have made and that have not been valid for overKept, and of
+// the rest the oldest, so that most are left that are not valid. One that signs in is kept: sessions and runs outlast
+// it.
+func (s *People) dropTokens(ctx context.Context, all []access.Issued, most int) error {
+	now := s.Now()
+	over := slices.DeleteFunc(slices.Clone(all), func(t access.Issued) bool {
+		return t.Claims.Scope.SignIn || t.Claims.Issuer != t.Claims.Subject || now.Before(endOf(&t))
+	})
+	slices.SortFunc(over, func(x, y access.Issued) int { return endOf(&x).Compare(endOf(&y)) })
+	for i := range over[:min(len(over), maxDropped)] {
+		if len(over)-i <= most && now.Sub(endOf(&over[i])) < overKept {
+			break
+		}
+		_, err := s.env.Store.Access().RemoveToken(ctx, over[i].Claims.ID, byUpkeep)
+		if err != nil && !errors.Is(err, toolcrib.ErrNotFound) { // another server may have
+			return err
+		}
+	}
+	return nil
+}
+
+// Upkeep removes sessions that have ended, and tokens that have not been valid for long.
+func (s *People) Upkeep(ctx context.Context) error {
+	_, err := s.eachSession(ctx, "", func(*WebSession) bool { return false })
+	if err != nil {
+		return err
+	}
+	all, err := s.allTokens(ctx, "")
+	if err != nil {
+		return err
+	}
+	return s.dropTokens(ctx, all, len(all))
 }
 
 // FirstAdministrator is the name of the user that [People.FirstStart] adds.
@@ -317,7 +391,11 @@ func (s *People) revoke(
 			}
 		}
 	}
-	err = s.endSessions(ctx, func(w *WebSession) bool { return cmp.Or(w.Token, w.SignIn) == t.Claims.ID })
+	user := t.Claims.Subject
+	if user == access.Bearer {
+		user = standing.Anonymous
+	}
+	err = s.endSessions(ctx, user, func(w *WebSession) bool { return cmp.Or(w.Token, w.SignIn) == t.Claims.ID })
 	if err != nil {
 		return v, err
 	}

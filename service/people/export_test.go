@@ -1,0 +1,42 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// SetNow sets the clock.
+func (s *People) SetNow(now func() time.Time) {
+	s.state.Lock()
+	defer s.state.Unlock()
+	s.state.clock = access.NewClock(now, time.Time{})
+}
+
+// Failed records that n sign-ins with a name have failed, from many addresses, and that the next one is checked after a
+// wait.
+func (s *People) Failed(ctx context.Context, name string, n int, wait time.Duration) error {
+	c := unknown(name, "")[2]
+	return s.changeAttempts(ctx, c.key, func(_ attempts, now time.Time) (attempts, error) {
+		return attempts{Failed: n, Last: now, Until: now.Add(wait)}, nil
+	})
+}
+
+// GuessesADay returns how many guesses of the password of a name are checked in a day, if somebody with any number of
+// addresses tries all the time, after this many failures.
+func GuessesADay(failed int) (n int) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := attempts{Failed: failed}
+	for now := began; now.Before(began.AddDate(0, 0, 1)); {
+		next, wait, err := a.next(ofName, now)
+		if err != nil {
+			now = now.Add(100 * time.Millisecond)
+			continue
+		}
+		if a = next; now.Add(wait).Before(began.AddDate(0, 0, 1)) {
+			n++
+		}
+	}
+	return n
+}
