@@ -103,6 +103,8 @@ func (s *Sessions) begin(
 	if c, none := r.Cookie(s.name(r) + deviceSuffix); none == nil {
 		from.Device = c.Value
 	}
+	// If the connection supports it. A sign-in may be delayed.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(people.SignInTimeout))
 	in, err := signIn(p, from)
 	if err != nil {
 		return people.WebSession{}, err

@@ -34,6 +34,9 @@ var (
 	ofName    = limit{free: 100, longest: 30 * time.Second, queue: 30 * time.Second}
 )
 
+// SignInTimeout is longer than a sign-in takes.
+const SignInTimeout = time.Minute
+
 const (
 	firstWait    = time.Second
 	attemptsKept = 24 * time.Hour // since the last failure
