@@ -21,7 +21,7 @@ import (
 )
 
 // onPostgreSQL has a data folder use a PostgreSQL of its own.
-func (h *poolHouse) onPostgreSQL() {
+func (h *poolHouse) onPostgreSQL() *postgrestest.Server {
 	h.t.Helper()
 	database, err := postgrestest.Start(h.t.Context())
 	if errors.Is(err, postgrestest.ErrMissing) {
@@ -41,6 +41,7 @@ func (h *poolHouse) onPostgreSQL() {
 		h.t.Fatal(err)
 	}
 	h.more += "database: '" + address + "'\n"
+	return database
 }
 
 // command opens the folder like a process of the command line.

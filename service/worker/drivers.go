@@ -307,12 +307,12 @@ func (d *Drivers) watched(do func()) {
 		answered := make(chan struct{})
 		defer close(answered)
 		d.renewer.Go(func() {
-			for {
+			for again := cancelEvery; ; {
 				select {
 				case <-answered:
 					return
-				case <-time.After(cancelEvery):
-					d.lose()
+				case <-time.After(again):
+					again = d.lose()
 				}
 			}
 		})
@@ -320,20 +320,26 @@ func (d *Drivers) watched(do func()) {
 	do()
 }
 
-// lose stops the work on all runs whose leases have not been renewed for as long as they last.
-func (d *Drivers) lose() {
+// lose stops the work on all runs whose leases have not been renewed for as long as they last. It returns when to look
+// again, which is after cancelEvery at most.
+func (d *Drivers) lose() (again time.Duration) {
 	d.mu.Lock()
 	var lost []*driven
+	again = cancelEvery
 	for run, of := range d.runs {
-		if of.lease.Epoch != 0 && min(time.Since(d.kept), time.Since(of.at)) > d.lasts(run) {
+		left := d.lasts(run) - min(time.Since(d.kept), time.Since(of.at))
+		if of.lease.Epoch != 0 && left <= 0 {
 			lost = append(lost, of)
 			delete(d.runs, run)
+		} else if left > 0 {
+			again = min(again, left)
 		}
 	}
 	d.mu.Unlock()
 	for _, of := range lost {
 		d.stop(of, errLost)
 	}
+	return again
 }
 
 // lasts returns how long the work on a lease may continue after its last renewal. It ends a moment before another

@@ -252,7 +252,7 @@ func TestDrivers_DatabaseHangs(t *testing.T) {
 	lost := make(chan int, 4)
 	stops := func(i int) func(error) {
 		return func(err error) {
-			if !errors.Is(err, toolcrib.ErrConflict) || time.Since(began[i]) < lease {
+			if !errors.Is(err, toolcrib.ErrConflict) || time.Since(began[i]) < lease*9/10 {
 				t.Errorf("stopped by %v after %v", err, time.Since(began[i]))
 			}
 			lost <- i
@@ -272,6 +272,34 @@ func TestDrivers_DatabaseHangs(t *testing.T) {
 	takes(t, ours, "run_A", func(err error) { t.Errorf("stopped by %v", err) })
 	was := db.renewed.Load()
 	waittest.Until(t, "the lease is renewed", func() bool { return db.renewed.Load() > was+3 })
+}
+
+// While the database gives no answer for longer than the lease of a run, other processes see that the server is there:
+// its own lease lasts longer, and is not given up with those of its runs.
+func TestDrivers_ServerStays(t *testing.T) {
+	dir := t.TempDir()
+	ours, db := hangingOn(t, dir, 300*time.Millisecond, true)
+	theirs := processOn(t, dir, time.Hour)
+	server := toolcrib.RunID("server " + ours.Env.Owner().ID)
+	takes(t, ours, server, func(err error) { t.Errorf("the lease of the server was given up: %v", err) })
+	if err := ours.Env.Store.Describe(t.Context(), server, `{"name":"ours"}`); err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan error, 1)
+	takes(t, ours, "run_A", func(err error) { lost <- err })
+	answer := make(chan struct{})
+	db.hang(answer, false)
+	if err := <-lost; !errors.Is(err, toolcrib.ErrConflict) {
+		t.Errorf("stopped by %v", err)
+	}
+	db.hang(nil, false)
+	close(answer)
+	takes(t, ours, "run_B", nil)
+	was := db.renewed.Load()
+	waittest.Until(t, "the leases are renewed", func() bool { return db.renewed.Load() > was+2 })
+	if all, err := theirs.Drivers.Servers(t.Context()); err != nil || len(all) != 1 || all[0].Name != "ours" {
+		t.Errorf("the servers are %+v, error %v", all, err)
+	}
 }
 
 // A file has no server that other processes could reach instead: what the process still has when it can be read again, it
