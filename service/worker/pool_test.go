@@ -131,7 +131,7 @@ func (h *poolHouse) tryIn(data string, lease time.Duration, wrap func(queue.Queu
 		Lease: lease,
 	})
 	if err := s.Env.Open(h.t.Context()); err != nil {
-		h.t.Fatal(err)
+		return nil, nil, errors.Join(err, s.Close())
 	}
 	if h.wrap != nil {
 		s.Env.Store = h.wrap(s.Env.Store)
@@ -188,11 +188,7 @@ const patience = 2 * time.Minute
 // becomes waits until a run has a status.
 func (h *poolHouse) becomes(run toolcrib.RunID, want toolcrib.Status) {
 	h.t.Helper()
-	for end := time.Now().Add(patience); h.record(run).Status != want; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("run %s is %s, want %s", run, h.record(run).Status, want)
-		}
-	}
+	waittest.Until(h.t, fmt.Sprintf("run %s is %s", run, want), func() bool { return h.record(run).Status == want })
 }
 
 // takenUp returns how often a run was taken up.
@@ -245,6 +241,29 @@ func (s *cutOff) RenewLeases(ctx context.Context) ([]store.Lease, error) {
 	}
 	s.renewed.Add(1)
 	return s.Store.RenewLeases(ctx)
+}
+
+// sweeping has the next server that is opened count its sweeps. swept waits for two more.
+func (h *poolHouse) sweeping() (swept func()) {
+	var s *cutOff
+	h.wrap = func(inner store.Store) store.Store {
+		h.wrap, s = nil, &cutOff{Store: inner}
+		return s
+	}
+	return func() {
+		h.t.Helper()
+		was := s.swept.Load()
+		waittest.Until(h.t, "two sweeps", func() bool { return s.swept.Load() >= was+2 })
+	}
+}
+
+// sweptPool is poolOn with a function that waits for two sweeps.
+func sweptPool(t *testing.T, more string) (h *poolHouse, swept func()) {
+	t.Helper()
+	h = newHouse(t, more)
+	swept = h.sweeping()
+	h.s, h.pool = h.open(time.Minute, nil)
+	return h, swept
 }
 
 // A process that cannot renew the leases of its runs leaves them, and another process continues them. The journal
@@ -345,7 +364,8 @@ func TestPool_StandsStill(t *testing.T) {
 	h.s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal {
 		return &heard{Journal: j, hear: func(_ toolcrib.RunID, events []toolcrib.Event) error {
 			if events[0].Body.EventKind() == journal.KindRunStarted {
-				time.Sleep(5 * lease)
+				start := time.Now()
+				waittest.Until(t, "some leases pass", func() bool { return time.Since(start) > 5*lease })
 			}
 			return nil
 		}, then: func(run toolcrib.RunID, events []toolcrib.Event) {
@@ -368,11 +388,7 @@ func TestPool_StandsStill(t *testing.T) {
 			n, _, _, _ := h.pool.Held()
 			return n
 		}
-		for end := time.Now().Add(patience); drives() != 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the run still has a drive")
-			}
-		}
+		waittest.Until(t, "the run has no drive", func() bool { return drives() == 0 })
 	}
 }
 
@@ -394,9 +410,7 @@ func TestPool_CancelledWhenLost(t *testing.T) {
 					_, err := h.pool.Cancel(t.Context(), ann, string(run))
 					cancelled <- err
 				}()
-				for !h.pool.Stopping(d) {
-					time.Sleep(time.Millisecond)
-				}
+				waittest.Until(t, "the drive is stopped", func() bool { return h.pool.Stopping(d) })
 			})
 			return nil
 		}}
@@ -483,7 +497,7 @@ func (q *forgetful) Put(ctx context.Context, run toolcrib.RunID) (bool, error) {
 
 // A run that was woken over a bound waits for its place; a new run is refused. A parked run has no place.
 func TestPool_Bounds(t *testing.T) {
-	h := poolOn(t, "server: {max_runs_per_user: 1}\n", time.Minute, nil)
+	h, swept := sweptPool(t, "server: {max_runs_per_user: 1}\n")
 	var parked []toolcrib.RunID
 	for range 2 {
 		d := h.start("asks")
@@ -495,12 +509,7 @@ func TestPool_Bounds(t *testing.T) {
 	}
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	first := h.start("slow")
-	// including the one that waits for the queue
-	for end := time.Now().Add(patience); h.pool.Workers() != 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d workers, want 2", h.pool.Workers())
-		}
-	}
+	waittest.Until(t, "two workers, with the one that waits for the queue", func() bool { return h.pool.Workers() == 2 })
 	if _, err := h.pool.Start(t.Context(), ann,
 		h.request("default")); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
 		t.Errorf("a second run: %v", err)
@@ -509,7 +518,7 @@ func TestPool_Bounds(t *testing.T) {
 		h.decide(run)
 		h.pool.Wake(run)
 	}
-	time.Sleep(200 * time.Millisecond)
+	swept()
 	for _, run := range parked {
 		if rec := h.record(run); rec.Status != toolcrib.StatusQueued {
 			t.Errorf("over the bound %s is %s", run, rec.Status)
@@ -606,7 +615,7 @@ func (s *ahead) Run(ctx context.Context, run toolcrib.RunID) (store.RunRecord, e
 
 // A run in the middle of a run tree that can continue wakes the one at the top, and waits as long as that does.
 func TestPool_FreedInTheMiddle(t *testing.T) {
-	h := poolOn(t, "", time.Minute, nil)
+	h, swept := sweptPool(t, "")
 	spawn := func(agent string) string {
 		return "- tool_calls: [{name: spawn, arguments: {agent: " + agent + ", task: Write.}}]\n- {text: done}\n"
 	}
@@ -625,7 +634,7 @@ func TestPool_FreedInTheMiddle(t *testing.T) {
 	if err := h.pool.QueueDue(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	swept()
 	if now := h.takenUp(d.ID()); now != before {
 		t.Errorf("the run was taken up %d times, though it is to wait", now-before)
 	}
@@ -770,10 +779,11 @@ func TestPool_RaisedAndLost(t *testing.T) {
 // run is driven twice.
 func TestPool_TwoProcesses(t *testing.T) {
 	h := poolOn(t, "", time.Minute, nil)
+	swept := h.sweeping()
 	theirs, other := h.open(time.Minute, nil)
 	h.write("slow.script", "- {text: never, delay: 10m}\n")
 	d := h.start("slow")
-	time.Sleep(1200 * time.Millisecond) // the other process has looked
+	swept()
 	if n := h.takenUp(d.ID()); n != 1 {
 		t.Errorf("the run was taken up %d times", n)
 	}
@@ -904,11 +914,10 @@ func TestPool_ParkedRunsHoldNothing(t *testing.T) {
 		t.Errorf("the pool holds %d drives, %d runs", a, b)
 	}
 	held := func(d weak.Pointer[worker.Drive]) bool { return d.Value() != nil }
-	for end := time.Now().Add(patience); slices.ContainsFunc(drives, held); time.Sleep(10 * time.Millisecond) {
-		if runtime.GC(); time.Now().After(end) {
-			t.Fatal("something holds the drive of a run that waits")
-		}
-	}
+	waittest.Until(t, "nothing holds the drive of a run that waits", func() bool {
+		runtime.GC()
+		return !slices.ContainsFunc(drives, held)
+	})
 }
 
 // Live frames that are sent while a reader reads the kept events do not follow the reply that they belong to.
