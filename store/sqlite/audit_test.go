@@ -108,23 +108,12 @@ func TestAudit(t *testing.T) {
 		}
 		return list
 	}
-	for name, c := range map[string]struct {
+	type filtered struct {
 		f    store.AuditFilter
 		want []string
-	}{
-		"all":                  {store.AuditFilter{}, all},
-		"since":                {store.AuditFilter{Since: saturday.Add(5 * time.Second)}, all[8:]},
-		"until":                {store.AuditFilter{Until: saturday.Add(2 * time.Second)}, all[:1]},
-		"refusals":             {store.AuditFilter{Kinds: []toolcrib.Kind{store.AuditRefused}}, only(3, 11)}, // the pruned ones may have been some
-		"changes":              {store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, access.UserAdded}}, only(5, 7)},
-		"of ann":               {store.AuditFilter{User: "ann"}, only(6, 7, 8, 12)},
-		"of root":              {store.AuditFilter{User: "root"}, only(5, 7, 10, 11)},
-		"of nobody":            {store.AuditFilter{User: "eve"}, only()},
-		"of a run":             {store.AuditFilter{Run: "run_b"}, only(10, 11, 12)},
-		"of a run that is not": {store.AuditFilter{Run: "run_x"}, only()},
-		"approvals of a run":   {store.AuditFilter{Run: "run_a", Kinds: []toolcrib.Kind{store.AuditApprovalDecided}}, only(6)},
-		"between":              {store.AuditFilter{Since: saturday.Add(3 * time.Second), Until: saturday.Add(5 * time.Second)}, only(6, 7)},
-	} {
+	}
+	check := func(name string, c filtered) {
+		t.Helper()
 		c.f.OldestFirst = true
 		if diff := cmp.Diff(c.want, auditLines(audit(t, s, c.f).Entries)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
@@ -135,6 +124,40 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s, newest first (-want +got)\n%s", name, diff)
 		}
 		slices.Reverse(c.want)
+	}
+	filters := map[string]filtered{
+		"all":                  {store.AuditFilter{}, all},
+		"since":                {store.AuditFilter{Since: saturday.Add(5 * time.Second)}, all[8:]},
+		"until":                {store.AuditFilter{Until: saturday.Add(2 * time.Second)}, all[:1]},
+		"refusals":             {store.AuditFilter{Kinds: []toolcrib.Kind{store.AuditRefused}}, only(3, 11)}, // the pruned ones may have been some
+		"changes":              {store.AuditFilter{Kinds: []toolcrib.Kind{store.SystemOverrideSet, access.UserAdded}}, only(5, 7)},
+		"of ann":               {store.AuditFilter{User: "ann"}, only(6, 7, 8, 12)},
+		"of root":              {store.AuditFilter{User: "root"}, only(5, 7, 10, 11)},
+		"of bob":               {store.AuditFilter{User: "bob"}, only(0, 1, 2, 3, 4, 6, 8, 9, 10, 11)},
+		"of nobody":            {store.AuditFilter{User: "eve"}, only()},
+		"of a run":             {store.AuditFilter{Run: "run_b"}, only(10, 11, 12)},
+		"of a run that is not": {store.AuditFilter{Run: "run_x"}, only()},
+		"approvals of a run":   {store.AuditFilter{Run: "run_a", Kinds: []toolcrib.Kind{store.AuditApprovalDecided}}, only(6)},
+		"between":              {store.AuditFilter{Since: saturday.Add(3 * time.Second), Until: saturday.Add(5 * time.Second)}, only(6, 7)},
+	}
+	for name, c := range filters {
+		check(name, c)
+	}
+	// Users with very many events have the same ones.
+	for user, actor := range map[string]string{"ann": "", "bob": "root"} {
+		busy, start := &spender{t: t, run: toolcrib.RunID("run_busy_" + user)}, started(user, "default", "", "")
+		start.Principal.Actor = actor
+		busy.add(s, saturday.Add(time.Hour), start)
+		for range 5 {
+			busy.add(s, saturday.Add(time.Hour),
+				slices.Repeat([]toolcrib.Body{&journal.ToolStarted{ID: "c1", Name: "read_file"}}, 5000)...)
+		}
+	}
+	for name, c := range filters {
+		if c.f.Until.IsZero() {
+			c.f.Until = saturday.Add(time.Hour)
+		}
+		check(name+", of many", c)
 	}
 	for _, cursor := range []string{"x", "1.2.3", "1.9.3.4", "1.0.!.4"} {
 		if _, err := s.Audit(t.Context(), store.AuditFilter{Cursor: cursor}); !errors.Is(err, store.ErrBadCursor) {

@@ -37,6 +37,11 @@ func (s *Store) Audit(ctx context.Context, f store.AuditFilter) (page store.Audi
 			return page, err
 		}
 	}
+	if f.User != "" {
+		if q.few, err = s.hasFewEvents(ctx, f.User); err != nil {
+			return page, err
+		}
+	}
 	first := auditPos{math.MaxInt64, rankSystem, math.MaxInt64, math.MaxInt64}
 	if f.OldestFirst {
 		first = auditPos{math.MinInt64, 0, math.MinInt64, math.MinInt64}
@@ -107,6 +112,7 @@ type auditQuery struct {
 	f      store.AuditFilter
 	lo, hi int64 // bounds of the time
 	num    int64 // number of the filter's run
+	few    bool  // the runs of the filter's user have few events
 	rows   int   // number of events that are read at once
 }
 
@@ -127,9 +133,78 @@ func (q *auditQuery) after(a, b auditPos) bool {
 	return slices.Compare(a[:], b[:]) < 0
 }
 
-// auditedKinds is the condition of the index events_audit.
-const auditedKinds = `(e.kind = 'run_started' OR e.kind = 'verdicts' OR e.kind = 'confirmation_required'
+const (
+	// auditedKinds is the condition of the index events_audit, and actedKinds that of events_by.
+	auditedKinds = `(e.kind = 'run_started' OR e.kind = 'verdicts' OR e.kind = 'confirmation_required'
 	OR e.kind = 'confirmation_resolved' OR e.kind = 'granted' OR e.kind = 'stopping')`
+	actedKinds = "(e.kind = 'confirmation_resolved' OR e.kind = 'granted' OR e.kind = 'stopping')"
+	// runsOf selects the numbers of the runs of a user, which is given twice.
+	runsOf = "SELECT num FROM runs WHERE user = ? UNION SELECT num FROM runs WHERE actor = ? AND actor <> ''"
+	// auditFew is the number of events of a user's runs up to which all of them are looked at for a page. Otherwise, the
+	// events of all users are read by time.
+	auditFew = 20_000
+)
+
+// hasFewEvents reports whether the runs of a user have few events.
+func (s *Store) hasFewEvents(ctx context.Context, user string) (bool, error) {
+	var runs, events int64
+	const most = auditFew / 10 // runs that are counted
+	err := One(ctx, reading{s}, fmt.Sprintf("SELECT count(*), coalesce(sum(last_seq), 0) FROM (SELECT last_seq FROM runs"+
+		" WHERE num IN (%s) LIMIT %d) AS of", runsOf, most), []any{text(user), text(user)}, &runs, &events)
+	return runs < most && events <= auditFew, err
+}
+
+// auditSource is where events of runs are read from.
+type auditSource struct {
+	from, where string
+	args        []any
+	keys        bool // only their keys are selected at first: they are sorted, and events may be large
+}
+
+// sources returns where the events of runs are read from.
+func (q *auditQuery) sources() []auditSource {
+	const byTime = "events e INDEXED BY events_audit CROSS JOIN runs r ON r.num = e.key >> 32"
+	var kinds, acted []any
+	for _, k := range store.AuditedEvents() {
+		if q.f.WantsEvent(k) {
+			kinds = append(kinds, string(k))
+			if k == journal.KindConfirmationResolved || k == journal.KindGranted || k == journal.KindStopping {
+				acted = append(acted, string(k))
+			}
+		}
+	}
+	if len(kinds) == 0 || q.f.Run != "" && q.num == 0 {
+		return nil
+	}
+	among := func(kinds []any) string { return " AND e.kind IN (?" + strings.Repeat(",?", len(kinds)-1) + ")" }
+	where, user := auditedKinds+among(kinds), any(text(q.f.User))
+	switch {
+	case q.num != 0:
+		s := auditSource{from: "events e CROSS JOIN runs r ON r.num = e.key >> 32", where: where + " AND e.key BETWEEN ? AND ?"}
+		s.args = append(kinds, eventKey(q.num, 0), eventKey(q.num, maxSeq))
+		if q.f.User != "" {
+			s.where += " AND (r.user = ? OR r.actor = ? OR " + actedKinds + ")"
+			s.args = append(s.args, user, user)
+		}
+		return []auditSource{s}
+	case q.f.User == "":
+		return []auditSource{{from: byTime, where: where, args: kinds}}
+	}
+	own := auditSource{from: byTime, where: where + " AND (r.user = ? OR r.actor = ?)", args: append(kinds, user, user)}
+	if q.few {
+		own = auditSource{keys: true, where: where, args: append([]any{user, user}, kinds...), from: "(" + runsOf +
+			") AS own CROSS JOIN events e ON e.key BETWEEN own.num << 32 AND (own.num << 32) + 4294967295"}
+	}
+	if len(acted) == 0 {
+		return []auditSource{own}
+	}
+	return []auditSource{own, { // what the user did in runs of others
+		from: "events e INDEXED BY events_by CROSS JOIN runs r ON r.num = e.key >> 32",
+		where: actedKinds + among(acted) +
+			" AND substr(e.payload ->> 'by', 1, 200) = substr(?, 1, 200) AND r.user <> ? AND r.actor <> ?",
+		args: append(acted, user, user, user),
+	}}
+}
 
 // query selects the events of the log from a position on, including that event, which may have entries
 // that were not returned yet. For run_started, which can be large, it selects columns of the run's row.
@@ -138,11 +213,10 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 	if q.f.OldestFirst {
 		order, compare, lo, hi = "ASC", ">=", max(q.lo, from[0]), q.hi
 	}
-	part := func(query string, rank int, key string, with ...any) string {
+	next := func(query string, time string, rank int, key string, with ...any) string {
 		args = append(append(args, with...), from[0], from[1], from[2], lo, hi)
-		return fmt.Sprintf("SELECT * FROM (%s AND (time, %d, %s) %s (?, ?, ?) AND time >= ? AND time < ?"+
-			" ORDER BY time %s, %s %s LIMIT %d) AS part%[2]d",
-			query, rank, key, compare, order, key, order, q.rows)
+		return fmt.Sprintf("%s AND (%[2]s, %d, %s) %s (?, ?, ?) AND %[2]s >= ? AND %[2]s < ? ORDER BY %[2]s %[6]s, %[4]s %[6]s LIMIT %[7]d",
+			query, time, rank, key, compare, order, q.rows)
 	}
 	system, systemArgs := `SELECT time, 1, seq, kind, payload, '', hash, '', '', '', '', '', ''
 		FROM system_events INDEXED BY system_events_audit WHERE kind NOT IN ('anchor', 'session_made', 'session_removed')`,
@@ -150,30 +224,22 @@ func (q *auditQuery) query(from auditPos) (query string, args []any) {
 	if q.f.Run != "" {
 		system, systemArgs = system+" AND payload ->> 'run_id' = ?", []any{text(string(q.f.Run))}
 	}
-	query = part(system, rankSystem, "seq", systemArgs...)
-	var kinds []any
-	for _, k := range store.AuditedEvents() {
-		if q.f.WantsEvent(k) {
-			kinds = append(kinds, string(k))
+	parts := []string{next(system, "time", rankSystem, "seq", systemArgs...)}
+	for _, s := range q.sources() {
+		if s.keys {
+			found := next("SELECT e.key FROM "+s.from+" WHERE "+s.where, "+e.time", 0, "e.key", s.args...) // no index
+			s = auditSource{where: "1 = 1", from: "(" + found +
+				") AS found CROSS JOIN events e ON e.key = found.key CROSS JOIN runs r ON r.num = e.key >> 32"}
 		}
-	}
-	if len(kinds) > 0 && (q.f.Run == "" || q.num != 0) {
-		from, with := "events e INDEXED BY events_audit", kinds
-		where := auditedKinds + " AND e.kind IN (?" + strings.Repeat(",?", len(kinds)-1) + ")"
-		if q.num != 0 {
-			from, where = "events e", where+" AND e.key BETWEEN ? AND ?"
-			with = append(with, eventKey(q.num, 0), eventKey(q.num, maxSeq))
-		}
-		if q.f.User != "" {
-			where += " AND (r.user = ? OR r.actor = ? OR e.kind IN ('confirmation_resolved', 'granted', 'stopping'))"
-			with = append(with, text(q.f.User), text(q.f.User))
-		}
-		query += " UNION ALL " + part(`SELECT e.time, 0, e.key, e.kind, CASE WHEN e.kind <> 'run_started' THEN e.payload END,
+		parts = append(parts, next(`SELECT e.time, 0, e.key, e.kind, CASE WHEN e.kind <> 'run_started' THEN e.payload END,
 			r.token, e.hash,
 			r.id, r.user, r.actor, r.agent, r.session_id, r.parent_id
-			FROM `+from+" CROSS JOIN runs r ON r.num = e.key >> 32 WHERE "+where, 0, "e.key", with...)
+			FROM `+s.from+" WHERE "+s.where, "time", 0, "e.key", s.args...))
 	}
-	return query + fmt.Sprintf(" ORDER BY 1 %[1]s, 2 %[1]s, 3 %[1]s LIMIT %[2]d", order, q.rows), args
+	for i, part := range parts {
+		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS part%d", part, i)
+	}
+	return fmt.Sprintf("%s ORDER BY 1 %[2]s, 2 %[2]s, 3 %[2]s LIMIT %[3]d", strings.Join(parts, " UNION ALL "), order, q.rows), args
 }
 
 // read reads the entries of the next events after a position, in the order of the filter. more reports

@@ -27,7 +27,7 @@ type Step struct {
 type Steps []Step
 
 // Known returns the steps of this version of toolcrib.
-func Known() Steps { return Steps{sites} }
+func Known() Steps { return Steps{sites, acts} }
 
 // sites is step 25: where the workspace of a run is, and what a server tells others about itself. Neither is
 // sealed: the journal of a run says where it may continue.
@@ -37,6 +37,17 @@ var sites = Step{
 		ALTER TABLE leases ADD COLUMN about TEXT NOT NULL DEFAULT '';`,
 	PostgreSQL: `ALTER TABLE toolcrib.runs ADD COLUMN site text COLLATE "C" NOT NULL DEFAULT '';
 		ALTER TABLE toolcrib.leases ADD COLUMN about text COLLATE "C" NOT NULL DEFAULT ''`,
+}
+
+// acts is step 26: indexes with which the audit log finds what a user did.
+var acts = Step{
+	Oldest: 24,
+	SQLite: `CREATE INDEX events_by ON events (substr(payload ->> 'by', 1, 200), time, key)
+			WHERE kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
+		CREATE INDEX runs_actor ON runs (actor, num) WHERE actor <> '';`,
+	PostgreSQL: `CREATE INDEX events_by ON toolcrib.events (substr(payload OPERATOR(toolcrib.->>) '{by}', 1, 200), time, key)
+			WHERE kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
+		CREATE INDEX runs_actor ON toolcrib.runs (actor, num) WHERE actor <> ''`,
 }
 
 func (s Steps) version() int { return Baseline + len(s) }

@@ -46,16 +46,19 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) ([]store.UsageRow
 // usageQuery returns a query in SQL. Values of its fields are passed only as arguments.
 func usageQuery(q store.UsageQuery) (query string, args []any) {
 	from, args := usageRows(q)
-	group := " GROUP BY 1, 2"
+	group, sums := " GROUP BY 1, 2", useSums("coalesce(sum(%s), 0)", "coalesce(max(%s), 0)")
 	order := "sum(nano_usd) DESC, sum(input_tokens + output_tokens) DESC, sum(calls) DESC, 1, 2"
 	switch q.By {
 	case store.UsageTotal:
 		group = ""
 	case store.UsageByDay:
 		order = "1"
+	case store.UsageByRun: // each has one row
+		group, sums = "", useSums("%s", "%s")
+		order = "nano_usd DESC, input_tokens + output_tokens DESC, calls DESC, 1, 2"
 	}
-	return "SELECT " + usageGroups[q.By] + ", " + useSums("coalesce(sum(%s), 0)", "coalesce(max(%s), 0)") +
-		" FROM " + from + group + " ORDER BY " + order + " LIMIT ?", append(args, q.Bound())
+	return "SELECT " + usageGroups[q.By] + ", " + sums + " FROM " + from + group + " ORDER BY " + order + " LIMIT ?",
+		append(args, q.Bound())
 }
 
 // useSums lists the columns of sums, formatted with sum for those that add up, and with largest for
