@@ -244,8 +244,44 @@ func (l *exportEvent) event() (e toolcrib.Event, err error) {
 	return e, nil
 }
 
-// Backup writes a consistent snapshot of the database, its keys and the stored secrets to a new file, for
-// administrators, and returns its size.
+// notesName is the file of a backup with the notes of users: their contents by the names of their files, as JSON.
+const notesName = "notes.json"
+
+// backupFiles returns the files of a backup beside the database and its keys.
+func (s *Service) backupFiles(ctx context.Context) (map[string][]byte, error) {
+	notes, err := s.Env.FilesToCopy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	if secrets, ok := notes[secret.FileName]; ok {
+		all[secret.FileName] = secrets
+		delete(notes, secret.FileName)
+	}
+	if len(notes) > 0 {
+		all[notesName], err = json.Marshal(notes)
+	}
+	return all, err
+}
+
+// restoreNotes writes the notes of a backup to the data folder, if there are any.
+func (s *Service) restoreNotes(ctx context.Context, path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var notes map[string][]byte
+	if err == nil {
+		err = json.Unmarshal(text, &notes)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Env.WriteCopied(ctx, notes)
+}
+
+// Backup writes a consistent snapshot of the database, its keys, the stored secrets and the notes of users to a new
+// file, for administrators, and returns its size.
 func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path string) (size int64, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return 0, err
@@ -262,15 +298,16 @@ func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path strin
 	if b.Head, err = s.Env.Store.Backup(ctx, dir); err != nil {
 		return 0, err
 	}
+	files, err := s.backupFiles(ctx)
+	if err != nil {
+		return 0, err
+	}
 	names := []string{env.DatabaseName, env.KeysName}
-	switch text, err := os.ReadFile(filepath.Join(s.Env.DataDir, secret.FileName)); {
-	case err == nil:
-		if err := os.WriteFile(filepath.Join(dir, secret.FileName), text, 0o600); err != nil {
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return 0, err
 		}
-		names = append(names, secret.FileName)
-	case !errors.Is(err, fs.ErrNotExist):
-		return 0, err
+		names = append(names, name)
 	}
 	whole := filepath.Join(dir, "backup.tar")
 	f, err := os.OpenFile(whole, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -312,7 +349,7 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		return at, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b, err := store.ReadBackup(f, dir, env.DatabaseName, env.KeysName, secret.FileName)
+	b, err := store.ReadBackup(f, dir, env.DatabaseName, env.KeysName, secret.FileName, notesName)
 	if errors.Is(err, store.ErrBackup) {
 		err = toolcrib.Errorf(toolcrib.CodeBadRequest, "%v", err)
 	}
@@ -335,6 +372,9 @@ func (s *Service) Restore(ctx context.Context, path string) (at time.Time, err e
 		if err != nil && !missing {
 			return at, err
 		}
+	}
+	if err := s.restoreNotes(ctx, filepath.Join(dir, notesName)); err != nil {
+		return at, err
 	}
 	return b.At, newName(filepath.Join(dir, env.DatabaseName), filepath.Join(s.Env.DataDir, env.DatabaseName))
 }

@@ -147,8 +147,9 @@ func (e *Env) Lock(name string, lasts time.Duration) (unlock func(), err error) 
 	}, nil
 }
 
-// filesToCopy returns the files of the data folder that a database for several servers has.
-func (e *Env) filesToCopy(ctx context.Context) (map[string][]byte, error) {
+// FilesToCopy returns the files of the data folder that a database for several servers has, and a backup: the stored
+// secrets and the notes of users.
+func (e *Env) FilesToCopy(ctx context.Context) (map[string][]byte, error) {
 	folder, all := safefile.Folder{Dir: e.DataDir}, map[string][]byte{}
 	content, err := folder.File(ctx, secret.FileName)
 	if err == nil {
@@ -183,9 +184,9 @@ func (e *Env) filesToCopy(ctx context.Context) (map[string][]byte, error) {
 	return all, nil
 }
 
-// writeCopied writes the files of a database for several servers to the data folder. One that exists with another
-// content is a conflict.
-func (e *Env) writeCopied(ctx context.Context, all map[string][]byte) error {
+// WriteCopied writes what [Env.FilesToCopy] has returned to the data folder, and nothing else. A file that exists with
+// another content is a conflict.
+func (e *Env) WriteCopied(ctx context.Context, all map[string][]byte) error {
 	folder := safefile.Folder{Dir: e.DataDir}
 	for name, content := range all {
 		if name != secret.FileName && !strings.HasPrefix(name, MemoryFolder+"/") {

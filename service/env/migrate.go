@@ -79,7 +79,7 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{
 		Keys: keys, From: from.Store, For: m.To,
 		Files: func(copied map[string][]byte) (map[string][]byte, error) {
-			files, err := e.filesToCopy(ctx)
+			files, err := e.FilesToCopy(ctx)
 			if err == nil {
 				maps.Copy(files, passwordsOf(copied))
 			}
@@ -105,7 +105,7 @@ func (e *Env) copyFrom(ctx context.Context, m Migration, keys string) (path stri
 	to, err := sqlite.Open(ctx, path, sqlite.Options{
 		Keys: keys, From: from.Store,
 		Files: func(copied map[string][]byte) (map[string][]byte, error) {
-			return passwordsOf(copied), e.writeCopied(ctx, copied)
+			return passwordsOf(copied), e.WriteCopied(ctx, copied)
 		},
 	})
 	if err != nil {
