@@ -32,6 +32,8 @@ const (
 	pingEvery = 3 * time.Second
 	// repairEvery is the pause between two attempts to declare the streams.
 	repairEvery = time.Second
+	// tidyEvery is how often queues are looked for that no server needs any longer.
+	tidyEvery = time.Hour
 	// startWait is how long [Open] waits for the bus to show whether it can be used.
 	startWait = 2 * time.Second
 )
@@ -212,6 +214,24 @@ func queueOf(site string) string {
 	return runsName + "_" + site
 }
 
+// tidy removes the queues of other sites that no server has taken from for siteLasts: then NATS has removed their
+// consumers. What the runs in them wait for is in the store, and a server of the site makes its queue again.
+func (b *Bus) tidy(ctx context.Context) error {
+	queues := b.js.ListStreams(ctx, jetstream.WithStreamListSubject(b.far.names.subject("*", "*")))
+	for q := range queues.Info() {
+		name := q.Config.Name
+		ofSite := strings.HasPrefix(name, b.far.names.stream(runsName+"_")) && name != b.far.names.stream(b.far.name)
+		if !ofSite || q.State.Consumers > 0 || b.Now().Sub(q.Created) < siteLasts {
+			continue
+		}
+		if err := b.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		b.Log.Info("removed the queue of a folder of workspaces that no server has had for a day", "stream", name)
+	}
+	return queues.Err()
+}
+
 func (n names) stream(name string) string { return "toolcrib_" + version + "_" + n.id + "_" + name }
 
 // dialer fails at once for the first attempts, which [nats.Connect] waits for. Others are made in the background.
@@ -256,6 +276,9 @@ func (b *Bus) connect() error {
 	b.far = &jobs{
 		name: queueOf(b.Self.Site), conn: b.conn, js: b.js, names: names{b.Database}, storage: jetstream.FileStorage,
 		bytes: maxFile, replicas: 3, bus: b,
+	}
+	if b.Self.Site != "" {
+		b.far.lasts = siteLasts
 	}
 	return nil
 }
@@ -378,6 +401,7 @@ func (b *Bus) repair() {
 	for {
 		select {
 		case <-b.broken:
+		case <-time.After(tidyEvery):
 		case <-b.ctx.Done():
 			return
 		}
@@ -387,6 +411,9 @@ func (b *Bus) repair() {
 		err := b.declare(b.ctx)
 		b.first(err)
 		if err == nil {
+			if err := b.tidy(b.ctx); err != nil {
+				b.Log.Debug("cannot look for queues that no server needs", "error", err)
+			}
 			continue
 		}
 		select {

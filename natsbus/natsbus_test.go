@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -287,6 +288,77 @@ func TestQueue_Sealed(t *testing.T) {
 	if n := b.Dropped(); n != 3 {
 		t.Errorf("%d were dropped, want 3", n)
 	}
+}
+
+// The queue of a site that no server has had for a day is removed by the servers of other sites. It is made again when
+// a server of the site is back. Queues that servers have stay.
+func TestQueue_SiteIsGone(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	var late atomic.Int64
+	openSite := func(site string) *natsbus.Bus {
+		o := options(t, c.URL(), site)
+		o.Self.Site = site
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+		b, err := natsbus.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		connected(t, b)
+		return b
+	}
+	nc, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(site string) bool {
+		t.Helper()
+		_, err := js.Stream(t.Context(), "toolcrib_v1_db1_runs_"+site)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	gone := openSite("gone")
+	put(t, gone, "run_A", true)
+	gone.Close()
+	stays := openSite("stays")
+	put(t, stays, "run_B", true)
+	worker, err := js.Consumer(t.Context(), "toolcrib_v1_db1_runs_gone", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lasts := worker.CachedInfo().Config.InactiveThreshold; lasts != 24*time.Hour {
+		t.Fatalf("the consumer is removed after %v", lasts)
+	}
+	tidied := func(after time.Duration, want bool) {
+		t.Helper()
+		late.Store(int64(after))
+		defer late.Store(0)
+		if err := stays.Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if has("gone") != want || !has("stays") {
+			t.Errorf("after %v the queue of a site that is gone exists: %v, want %v; that of one which is there: %v", after,
+				has("gone"), want, has("stays"))
+		}
+	}
+	tidied(25*time.Hour, true) // it has its consumer
+	// NATS does this after the time.
+	if err := js.DeleteConsumer(t.Context(), "toolcrib_v1_db1_runs_gone", "workers"); err != nil {
+		t.Fatal(err)
+	}
+	tidied(0, true) // it was just made
+	tidied(25*time.Hour, false)
+	taken(t, stays, "run_B")
+	back := openSite("gone")
+	put(t, back, "run_C", true)
+	taken(t, back, "run_C")
 }
 
 // The servers of a database know of each other.

@@ -23,8 +23,10 @@ const (
 	ackWait = 2 * removeWait
 	// removeWait is how long its removal is waited for.
 	removeWait = time.Second
-	workers    = "workers"
-	runsName   = "runs"
+	// siteLasts is how long the queue of a site is kept while no server takes from it.
+	siteLasts = 24 * time.Hour
+	workers   = "workers"
+	runsName  = "runs"
 )
 
 // jobs is a queue of runs: a stream in which a run is once, and one consumer that all workers share.
@@ -35,8 +37,9 @@ type jobs struct {
 	names    names
 	storage  jetstream.StorageType
 	bytes    int64
-	replicas int  // wanted, if the cluster has so many servers
-	bus      *Bus // seals the messages; nil in one process
+	replicas int           // wanted, if the cluster has so many servers
+	lasts    time.Duration // how long the consumer is kept while no server uses it; 0 means forever
+	bus      *Bus          // seals the messages; nil in one process
 	worker   atomic.Pointer[jetstream.Consumer]
 }
 
@@ -52,6 +55,7 @@ func (j *jobs) declare(ctx context.Context) (copies int, err error) {
 	}
 	worker, err := s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: workers, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: -1, MaxDeliver: -1,
+		InactiveThreshold: j.lasts,
 	})
 	if err == nil {
 		j.worker.Store(&worker)
