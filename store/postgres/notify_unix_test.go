@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -77,6 +78,74 @@ func TestBus(t *testing.T) {
 	if len(own) > 0 {
 		t.Errorf("the sender hears %q", <-own)
 	}
+}
+
+// However many notifications another role sends, and however slow their reader is, they take little memory, and the
+// hints of other servers among and after them arrive.
+func TestBus_Flood(t *testing.T) {
+	const each, most = 20_000, 16 << 20
+	name, stores := two(t)
+	reader, other := stores[0].Bus(nil), stores[1].Bus(nil)
+	blocked, going := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	wakes, junk := make(chan string, 10), 0
+	reader.Receive("wake", func(body []byte) {
+		if len(body) > 100 {
+			once.Do(func() {
+				close(blocked)
+				<-going
+			})
+			junk++
+			return
+		}
+		wakes <- string(body)
+	})
+	waittest.Until(t, "it listens", reader.Listening)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	flood := func() {
+		t.Helper()
+		admin(t, name, fmt.Sprintf(
+			"SELECT pg_notify('toolcrib_v1', 'wake x * ' || i || repeat('y', 7000)) FROM generate_series(1, %d) i", each))
+	}
+	flood()
+	<-blocked
+	other.Send("wake", "", []byte("run_among"))
+	flood()
+	if more := heap() - before; more > most {
+		t.Errorf("a reader that waits has %d bytes more", more)
+	}
+	close(going)
+	if one := <-wakes; one != "run_among" {
+		t.Errorf("got %q", one)
+	}
+	other.Send("wake", "", []byte("run_after"))
+	if one := <-wakes; one != "run_after" {
+		t.Errorf("got %q", one)
+	}
+	if more := heap() - before; more > most || junk != 2*each {
+		t.Errorf("%d bytes more after %d notifications", more, junk)
+	}
+	for i := range 3 * each { // more than may wait to be sent
+		other.Send("wake", "", fmt.Append(nil, strings.Repeat("x", 900), i))
+	}
+	if more := heap() - before; more > most {
+		t.Errorf("a sender has %d bytes more", more)
+	}
+	waittest.Until(t, "a hint after those that were too many arrives", func() bool {
+		other.Send("wake", "", []byte("run_last"))
+		select {
+		case one := <-wakes:
+			return one == "run_last"
+		case <-time.After(100 * time.Millisecond):
+			return false
+		}
+	})
 }
 
 // A server listens again when its connection was cut, also by a database that was away; meanwhile hints are lost. What
