@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/bench/stat"
 	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
 
@@ -39,6 +40,12 @@ var lists = []string{
 
 // manyStored asks for lists among many runs, with SQLite and with PostgreSQL.
 func (b *bench) manyStored(ctx context.Context, dir string) error {
+	if b.kept != "" {
+		dir = b.kept
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	s, err := b.start(ctx, dir, false)
 	if err != nil {
 		return err
@@ -86,6 +93,11 @@ func (b *bench) listsOfCopy(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer s.kill()
+	token, err := os.ReadFile(filepath.Join(dir, "data", "first-token"))
+	if err != nil {
+		return err
+	}
+	s.token = strings.TrimSpace(string(token))
 	return s.manyLists(ctx)
 }
 
@@ -141,7 +153,7 @@ func (s *server) pages(ctx context.Context, list string) (took []time.Duration, 
 	return took, rows, nil
 }
 
-// fill writes runs of two months: of 50 users and 20 agents, every tenth below another, every
+// fill writes, to an empty database, runs of two months: of 50 users and 20 agents, every tenth below another, every
 // twentieth failed, and a few of what is rare.
 func (b *bench) fill(ctx context.Context, path string) error {
 	st, err := sqlite.Open(ctx, path, sqlite.Options{})
@@ -149,6 +161,9 @@ func (b *bench) fill(ctx context.Context, path string) error {
 		return err
 	}
 	defer st.Close()
+	if page, err := st.Runs(ctx, store.Filter{Limit: 1}); err != nil || len(page.Runs) > 0 {
+		return err
+	}
 	first := time.Now().AddDate(0, 0, -60)
 	err = inParallel(64, b.stored, func(i int) error {
 		at := first.Add(60 * 24 * time.Hour / time.Duration(b.stored) * time.Duration(i))

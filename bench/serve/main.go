@@ -36,6 +36,7 @@ func main() {
 	flag.IntVar(&b.streams, "streams", 1000, "streams that are open")
 	flag.IntVar(&b.parked, "parked", 10_000, "runs that wait, and runs that are to continue")
 	flag.IntVar(&b.stored, "stored", 100_000, "runs in the lists")
+	flag.StringVar(&b.kept, "kept", "", "`folder` that keeps them, for the next time")
 	flag.IntVar(&b.rate, "rate", 4, "runs a second that each of several servers is asked for")
 	flag.DurationVar(&b.long, "long", 20*time.Second, "how long several servers are asked")
 	flag.Parse()
@@ -59,6 +60,7 @@ type bench struct {
 	runs, turns, streams, parked, stored int
 	rate                                 int
 	long                                 time.Duration
+	kept                                 string
 	model                                *model
 }
 
