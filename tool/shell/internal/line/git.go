@@ -17,15 +17,17 @@ import (
 // grep -O) or read other files (--no-index) are left out.
 var gitReads = sync.OnceValue(func() map[string]*program {
 	const (
-		format = ` abbrev? abbrev-commit no-abbrev-commit color? no-color date: relative-date format: pretty? oneline decorate? no-decorate graph `
-		diff   = ` patch no-patch raw stat? numstat shortstat summary name-only name-status unified: word-diff? word-diff-regex: check
-			cached staged merge-base diff-filter: find-renames? find-copies? no-renames ignore-all-space ignore-space-change
-			ignore-space-at-eol ignore-blank-lines function-context minimal patience histogram diff-algorithm: full-index binary
-			text reverse exit-code quiet inter-hunk-context: pickaxe-all pickaxe-regex dirstat? no-prefix compact-summary `
-		commits = ` all branches? tags? remotes? max-count: skip: since: until: after: before: author: committer: grep: all-match
-			invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent follow not
-			reverse date-order topo-order author-date-order ancestry-path left-right cherry-pick cherry-mark walk-reflogs count
-			simplify-by-decoration full-history no-walk parents children source root oneline notes? no-notes `
+		format = ` abbrev? abbrev-commit no-abbrev-commit color? no-color date: relative-date format: pretty? oneline
+			decorate? no-decorate graph `
+		diff = ` patch no-patch raw stat? numstat shortstat summary name-only name-status unified: word-diff?
+			word-diff-regex: check cached staged merge-base diff-filter: find-renames? find-copies? no-renames ignore-all-space
+			ignore-space-change ignore-space-at-eol ignore-blank-lines function-context minimal patience histogram
+			diff-algorithm: full-index binary text reverse exit-code quiet inter-hunk-context: pickaxe-all pickaxe-regex dirstat?
+			no-prefix compact-summary `
+		commits = ` all branches? tags? remotes? max-count: skip: since: until: after: before: author: committer: grep:
+			all-match invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent
+			follow not reverse date-order topo-order author-date-order ancestry-path left-right cherry-pick cherry-mark
+			walk-reflogs count simplify-by-decoration full-history no-walk parents children source root oneline notes? no-notes `
 	)
 	subcommand := func(options string) *program {
 		return &program{options: options, number: true, operands: gitOperands}
@@ -52,10 +54,12 @@ var gitReads = sync.OnceValue(func() map[string]*program {
 		}
 		return p
 	}
+	lists := []string{"l", "list", "contains", "no-contains", "merged", "no-merged"}
 	log := subcommand(`pusn:U:G:S:L:iEFPqzwbcmrtM?C?O` + format + diff + commits)
 	show := subcommand(`psqU:wbcmzM?C?G:S:n:` + format + diff + commits)
 	return map[string]*program{
-		"status":   subcommand(`sbvuz short branch show-stash porcelain? long verbose untracked-files? ignored? null ahead-behind no-ahead-behind no-renames`),
+		"status": subcommand(`sbvuz short branch show-stash porcelain? long verbose untracked-files? ignored? null
+			ahead-behind no-ahead-behind no-renames`),
 		"diff":     subcommand(`puqsU:wbcRaWzM?C?G:S:l:` + format + diff),
 		"log":      log,
 		"show":     show,
@@ -64,23 +68,28 @@ var gitReads = sync.OnceValue(func() map[string]*program {
 		"blame":    subcommand(`L:bwMCestlfnpc date: abbrev? line-porcelain porcelain show-email root since: `),
 		"grep": searched(subcommand(`nicliwLEFGPe:A:B:C:hHvopWqaIm: line-number ignore-case count files-with-matches name-only
 			files-without-match word-regexp extended-regexp fixed-strings basic-regexp perl-regexp after-context: before-context:
-			context: show-function function-context heading break color? no-color cached untracked and or not all-match max-depth: max-count:
-			invert-match only-matching text column full-name quiet`)),
-		"ls-files":     subcommand(`cdmosiktuvz cached deleted modified others stage ignored exclude-standard unmerged killed directory full-name error-unmatch deduplicate`),
-		"ls-tree":      subcommand(`rdtlz long name-only name-status full-name full-tree abbrev?`),
-		"rev-parse":    subcommand(`q abbrev-ref? short? verify show-toplevel show-prefix is-inside-work-tree is-bare-repository git-dir symbolic symbolic-full-name quiet`),
-		"describe":     subcommand(` all tags contains abbrev: always dirty? long first-parent match: exclude: exact-match candidates:`),
+			context: show-function function-context heading break color? no-color cached untracked and or not all-match
+			max-depth: max-count: invert-match only-matching text column full-name quiet`)),
+		"ls-files": subcommand(`cdmosiktuvz cached deleted modified others stage ignored exclude-standard unmerged killed
+			directory full-name error-unmatch deduplicate`),
+		"ls-tree": subcommand(`rdtlz long name-only name-status full-name full-tree abbrev?`),
+		"rev-parse": subcommand(`q abbrev-ref? short? verify show-toplevel show-prefix is-inside-work-tree
+			is-bare-repository git-dir symbolic symbolic-full-name quiet`),
+		"describe": subcommand(` all tags contains abbrev: always dirty? long first-parent match: exclude: exact-match
+			candidates:`),
 		"merge-base":   subcommand(`a all is-ancestor fork-point octopus independent`),
 		"cat-file":     subcommand(`tspe`),
 		"name-rev":     subcommand(` tags refs: all name-only`),
 		"for-each-ref": subcommand(` count: sort: format: points-at: merged? no-merged? contains? no-contains?`),
 		"show-ref":     subcommand(`q tags heads branches head verify hash? dereference`),
 		"diff-tree":    subcommand(`rtpscmzU:M?C? root` + diff),
-		"branch":       named(subcommand(`avrl list all remotes verbose show-current sort: format: column? color? no-color contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
-		"tag":          named(subcommand(`ln? list sort: format: column? contains? no-contains? merged? no-merged? points-at: `), "l", "list", "contains", "no-contains", "merged", "no-merged"),
-		"remote":       bare(subcommand(`v verbose`)),
-		"config": {operands: gitSettings, options: `lz list get get-all get-regexp null name-only show-origin show-scope local global
-			system worktree type: bool int`},
+		"branch": named(subcommand(`avrl list all remotes verbose show-current sort: format: column? color? no-color
+			contains? no-contains? merged? no-merged? points-at: `), lists...),
+		"tag": named(subcommand(`ln? list sort: format: column? contains? no-contains? merged? no-merged?
+			points-at: `), lists...),
+		"remote": bare(subcommand(`v verbose`)),
+		"config": {operands: gitSettings, options: `lz list get get-all get-regexp null name-only show-origin show-scope local
+			global system worktree type: bool int`},
 		"version":  bare(subcommand(`v build-options`)),
 		"stash":    {whole: gitFirst("list")},
 		"reflog":   {whole: gitFirst("", "show")},
@@ -180,15 +189,15 @@ var gitSets = map[string]string{
 }
 
 // gitCommands are the other subcommands of git. Git ignores aliases with their names.
-const gitCommands = ` add am annotate apply archive bisect blame bugreport bundle cat-file check-attr check-ignore check-mailmap
-	check-ref-format checkout-index cherry cherry-pick clean column commit commit-graph commit-tree count-objects credential
-	describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch-pack fmt-merge-msg
-	for-each-ref format-patch fsck gc get-tar-commit-id grep hash-object help hook index-pack interpret-trailers log
-	ls-files ls-remote ls-tree mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mergetool mktag mktree
-	multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune prune-packed range-diff read-tree rebase reflog
-	repack replace request-pull rerere reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch
-	show-index show-ref stage stash status stripspace symbolic-ref tag unpack-file unpack-objects update-index update-ref
-	update-server-info var verify-commit verify-pack verify-tag version write-tree `
+const gitCommands = ` add am annotate apply archive bisect blame bugreport bundle cat-file check-attr check-ignore
+	check-mailmap check-ref-format checkout-index cherry cherry-pick clean column commit commit-graph commit-tree
+	count-objects credential describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import
+	fetch-pack fmt-merge-msg for-each-ref format-patch fsck gc get-tar-commit-id grep hash-object help hook index-pack
+	interpret-trailers log ls-files ls-remote ls-tree mailinfo mailsplit merge merge-base merge-file merge-index merge-tree
+	mergetool mktag mktree multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune prune-packed range-diff
+	read-tree rebase reflog repack replace request-pull rerere reset restore rev-list rev-parse revert rm send-email
+	send-pack shortlog show show-branch show-index show-ref stage stash status stripspace symbolic-ref tag unpack-file
+	unpack-objects update-index update-ref update-server-info var verify-commit verify-pack verify-tag version write-tree `
 
 // gitCommand returns the subcommand in the arguments of git, with its arguments. sets reports whether
 // options before it change settings, or a word before it is unknown.
@@ -375,11 +384,14 @@ func (d *draft) onlyGitWrites() bool {
 
 // plainGit matches settings of a repository that do not name a program.
 var plainGit = lazyregexp.New(`^(?i:` + strings.Join([]string{
-	`core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol|safecrlf|quotepath)`,
-	`core\.(abbrev|compression|sparsecheckout|sparsecheckoutcone|hookspath|fsmonitor|untrackedcache|preloadindex|commentchar|whitespace)`,
+	`core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|` +
+		`eol|safecrlf|quotepath)`,
+	`core\.(abbrev|compression|sparsecheckout|sparsecheckoutcone|hookspath|fsmonitor|untrackedcache|preloadindex|` +
+		`commentchar|whitespace)`,
 	`core\.(sharedrepository|protecthfs|protectntfs|longpaths|trustctime|checkstat|splitindex|commitgraph|multipackindex)`,
 	`remote\.(.+\.(url|pushurl|fetch|push|mirror|tagopt|prune|prunetags|promisor|partialclonefilter)|pushdefault)`,
-	`(branch|user|author|committer|color|status|log|advice|extensions|gc|index|feature|fetch|pull|push|pack|i18n|column|blame|rerere)\..+`,
+	`(branch|user|author|committer|color|status|log|advice|extensions|gc|index|feature|fetch|pull|push|pack|i18n|` +
+		`column|blame|rerere)\..+`,
 	`init\.defaultbranch`, `merge\.(ff|conflictstyle|stat|log|renames)`,
 	`diff\.(algorithm|renames|mnemonicprefix|noprefix|colormoved|context|submodule)`,
 	`submodule\.(.+\.(url|active|branch|path|ignore|shallow)|recurse|active)`, `rebase\.(autosquash|autostash|updaterefs)`,

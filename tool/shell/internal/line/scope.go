@@ -146,88 +146,93 @@ var (
 // leavesWorkspace reports whether a word looks like a path outside the workspace.
 func leavesWorkspace(w string) bool { return outsidePath.MatchString(w) || strings.HasPrefix(w, ":") }
 
-// scopes returns the table of programs with subcommands whose lines can be approved together. An option may be in it
-// only if it names no program, no configuration, no output, no folder to work in and no server. A program in the
-// table has no scope but those in it.
+// The options of several programs of scopeRows.
+const (
+	goBuild = "-a -asan -buildvcs -cover -covermode -json -mod -msan -n -p -race -tags -trimpath -work -x"
+	goTest  = goBuild + ` -bench -benchmem -benchtime -count -coverpkg -cpu -failfast -fullpath -fuzz -fuzzminimizetime
+		-fuzztime -list -parallel -run -short -shuffle -skip -timeout -vet`
+	cargo = `-r --release --workspace --all --lib --bins --bin --tests --test --examples --example --benches --bench
+		--all-targets --doc -p --package --exclude -F --features --all-features --no-default-features --no-fail-fast
+		--no-run --locked --offline --frozen -j --jobs --keep-going --message-format --fix --allow-dirty --allow-staged
+		--no-deps --nocapture --ignored --include-ignored --exact --skip --test-threads --show-output --check -D -W -A`
+	scripts = `-s --silent --if-present --run --bail --ci --coverage --runInBand -i -t --testNamePattern --grep --fix
+		--max-warnings --watch --watchAll`
+	linter = `--check --diff --fix --unsafe-fixes --select --ignore --statistics --preview --line-length --max-line-length
+		--fast --strict --pretty --ignore-missing-imports --profile`
+)
+
+// scopeRows are the programs with subcommands whose lines can be approved together, with their options. An option may
+// be among them only if it names no program, no configuration, no output, no folder to work in and no server. After a
+// program, " =" means that its operands are part of the scope, and " +" that the first one is.
+var scopeRows = [][2]string{
+	{"go build", goBuild},
+	{"go test", goTest},
+	{"go vet", "-a -json -n -p -race -tags -x"},
+	{"go fmt", "-n -x -mod"},
+	{"go mod tidy", "-e -x -go -compat"},
+	{"go mod verify", ""},
+	{"go mod vendor", "-e"},
+	{"go work sync", ""},
+	{"gofmt", "-l -d -w -s -e -r"},
+	{"gofumpt", "-l -d -w -e -extra -lang"},
+	{"goimports", "-l -d -w -e -local"},
+	{"staticcheck", "-checks -tags -tests"},
+	{"golangci-lint run", "--fix --timeout --fast --tests"},
+	{"cargo build", cargo},
+	{"cargo check", cargo},
+	{"cargo test", cargo},
+	{"cargo bench", cargo},
+	{"cargo clippy", cargo},
+	{"cargo doc", cargo},
+	{"cargo fmt", cargo},
+	{"npm test", scripts},
+	{"npm run +", scripts},
+	{"pnpm test", scripts},
+	{"pnpm run +", scripts},
+	{"yarn test", scripts},
+	{"yarn run +", scripts},
+	{"jest", scripts},
+	{"vitest run", scripts},
+	{"tsc", "--noEmit --pretty --strict --skipLibCheck"},
+	{"eslint", "--fix --ext --max-warnings"},
+	{"prettier", "--check -c --write -w --list-different -l --ignore-unknown -u"},
+	{"pytest", `-x -s -l -k -m -n --lf --ff --nf --sw --last-failed --failed-first --exitfirst --stepwise --maxfail --tb
+		--durations --co --collect-only --strict-markers --no-header -rA -ra -rf -rs -rx -rE`},
+	{"ruff check", linter},
+	{"ruff format", linter},
+	{"black", linter},
+	{"isort", linter},
+	{"flake8", linter},
+	{"mypy", linter},
+	{"make =", `-j -k -s -B -n -i -S --jobs --keep-going --silent --always-make --dry-run --just-print --ignore-errors`},
+	{"ninja =", "-j -k"},
+	{"just =", ""},
+	{"rake =", "--trace"},
+	{"mvn =", "-B -o -e -X -T --batch-mode --offline"},
+	{"gradle =", "--info --stacktrace --parallel --offline --continue --daemon --no-daemon"},
+	{"ctest", "-R -E -V -j --output-on-failure --rerun-failed"},
+	{"rspec", "-e --example -t --tag --fail-fast --only-failures --order --seed"},
+	{"phpunit", "--filter --testsuite --group --stop-on-failure"},
+	{"mix test", "--trace --failed --stale --seed --only --exclude"},
+	{"mix format", "--check-formatted"},
+	{"dotnet build", "--no-restore"},
+	{"dotnet test", "--no-restore --no-build --filter"},
+	{"swift build", "--parallel"},
+	{"swift test", "--filter --parallel"},
+	{"git add", "-A --all -u --update -n --dry-run"},
+	{"git commit", "-m --message -a --all --amend --no-edit -s --signoff --allow-empty --squash --fixup"},
+	{"git stash push", "-u --include-untracked -m --message"},
+	{"git stash pop", ""},
+	{"git mv", "-n -k"},
+	{"git switch", "-c --create"},
+	{"mkdir", "-p --parents"},
+	{"touch", "-c -a -m"},
+}
+
+// scopes returns the table of scopeRows. A program in the table has no scope but those in it.
 var scopes = sync.OnceValue(func() map[string]*scopeEntry {
-	const (
-		goBuild = "-a -asan -buildvcs -cover -covermode -json -mod -msan -n -p -race -tags -trimpath -work -x"
-		goTest  = goBuild + ` -bench -benchmem -benchtime -count -coverpkg -cpu -failfast -fullpath -fuzz -fuzzminimizetime
-			-fuzztime -list -parallel -run -short -shuffle -skip -timeout -vet`
-		cargo = `-r --release --workspace --all --lib --bins --bin --tests --test --examples --example --benches --bench
-			--all-targets --doc -p --package --exclude -F --features --all-features --no-default-features --no-fail-fast
-			--no-run --locked --offline --frozen -j --jobs --keep-going --message-format --fix --allow-dirty --allow-staged
-			--no-deps --nocapture --ignored --include-ignored --exact --skip --test-threads --show-output --check -D -W -A`
-		scripts = `-s --silent --if-present --run --bail --ci --coverage --runInBand -i -t --testNamePattern --grep --fix
-			--max-warnings --watch --watchAll`
-		linter = `--check --diff --fix --unsafe-fixes --select --ignore --statistics --preview --line-length --max-line-length
-			--fast --strict --pretty --ignore-missing-imports --profile`
-	)
 	all := map[string]*scopeEntry{}
-	for _, row := range [][2]string{
-		{"go build", goBuild},
-		{"go test", goTest},
-		{"go vet", "-a -json -n -p -race -tags -x"},
-		{"go fmt", "-n -x -mod"},
-		{"go mod tidy", "-e -x -go -compat"},
-		{"go mod verify", ""},
-		{"go mod vendor", "-e"},
-		{"go work sync", ""},
-		{"gofmt", "-l -d -w -s -e -r"},
-		{"gofumpt", "-l -d -w -e -extra -lang"},
-		{"goimports", "-l -d -w -e -local"},
-		{"staticcheck", "-checks -tags -tests"},
-		{"golangci-lint run", "--fix --timeout --fast --tests"},
-		{"cargo build", cargo},
-		{"cargo check", cargo},
-		{"cargo test", cargo},
-		{"cargo bench", cargo},
-		{"cargo clippy", cargo},
-		{"cargo doc", cargo},
-		{"cargo fmt", cargo},
-		{"npm test", scripts},
-		{"npm run +", scripts},
-		{"pnpm test", scripts},
-		{"pnpm run +", scripts},
-		{"yarn test", scripts},
-		{"yarn run +", scripts},
-		{"jest", scripts},
-		{"vitest run", scripts},
-		{"tsc", "--noEmit --pretty --strict --skipLibCheck"},
-		{"eslint", "--fix --ext --max-warnings"},
-		{"prettier", "--check -c --write -w --list-different -l --ignore-unknown -u"},
-		{"pytest", `-x -s -l -k -m -n --lf --ff --nf --sw --last-failed --failed-first --exitfirst --stepwise --maxfail --tb
-			--durations --co --collect-only --strict-markers --no-header -rA -ra -rf -rs -rx -rE`},
-		{"ruff check", linter},
-		{"ruff format", linter},
-		{"black", linter},
-		{"isort", linter},
-		{"flake8", linter},
-		{"mypy", linter},
-		{"make =", `-j -k -s -B -n -i -S --jobs --keep-going --silent --always-make --dry-run --just-print --ignore-errors`},
-		{"ninja =", "-j -k"},
-		{"just =", ""},
-		{"rake =", "--trace"},
-		{"mvn =", "-B -o -e -X -T --batch-mode --offline"},
-		{"gradle =", "--info --stacktrace --parallel --offline --continue --daemon --no-daemon"},
-		{"ctest", "-R -E -V -j --output-on-failure --rerun-failed"},
-		{"rspec", "-e --example -t --tag --fail-fast --only-failures --order --seed"},
-		{"phpunit", "--filter --testsuite --group --stop-on-failure"},
-		{"mix test", "--trace --failed --stale --seed --only --exclude"},
-		{"mix format", "--check-formatted"},
-		{"dotnet build", "--no-restore"},
-		{"dotnet test", "--no-restore --no-build --filter"},
-		{"swift build", "--parallel"},
-		{"swift test", "--filter --parallel"},
-		{"git add", "-A --all -u --update -n --dry-run"},
-		{"git commit", "-m --message -a --all --amend --no-edit -s --signoff --allow-empty --squash --fixup"},
-		{"git stash push", "-u --include-untracked -m --message"},
-		{"git stash pop", ""},
-		{"git mv", "-n -k"},
-		{"git switch", "-c --create"},
-		{"mkdir", "-p --parents"},
-		{"touch", "-c -a -m"},
-	} {
+	for _, row := range scopeRows {
 		name, mark := strings.CutSuffix(row[0], " =")
 		name, script := strings.CutSuffix(name, " +")
 		all[name] = &scopeEntry{options: strings.Fields(row[1]), operands: mark, script: script}
