@@ -10,27 +10,44 @@ import (
 
 // The kinds of errors of a store. Each text says what to do; [toolcrib.CodeOf] returns the code.
 var (
-	ErrLocked = coded(toolcrib.CodeOverloaded, "the database is locked: another program has held it for too long; end that program, or try again")
-	ErrFull   = coded(toolcrib.CodeCapacityExceeded,
+	ErrLocked = coded(toolcrib.CodeOverloaded,
+		"the database is locked: another program has held it for too long; end that program, or try again")
+	ErrFull = coded(toolcrib.CodeCapacityExceeded,
 		"the database cannot grow: the disk is full; make room and try again, nothing was stored in part")
-	ErrNewer       = errors.New("the database was written by a later version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
-	ErrUnmigrated  = errors.New("the database has the schema of an earlier version of toolcrib and was not touched; run `toolcrib migrate` with the role that owns the tables; a file of SQLite is changed when it is opened for writing")
-	ErrCorrupt     = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and -shm files and restore a copy, or start with an empty data folder")
-	ErrOlder       = errors.New("the database was written by an earlier version of toolcrib and was not touched; use that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs import` with this one")
-	ErrLost        = errors.New("the database is missing or empty, but its keys are still here; restore a copy of the database, or, to start over without its contents, move the key file away")
-	ErrIncomplete  = errors.New("the database was in use when it was copied without its -wal file, or that file was removed, so its newest events are missing; put the file back beside it, restore a backup (`toolcrib restore`), or accept what is left with `toolcrib runs verify --adopt`")
-	ErrReplaced    = errors.New("the database was removed or replaced while it was in use, so nothing more is done; put it back, or a copy of it, and start again")
-	ErrDamaged     = errors.New("damage was found in the database, so no new run is started; restore a copy of the data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")
-	ErrReadOnly    = errors.New("the database cannot be written; make the file and its folder writable for this user, or use another data folder")
+	ErrNewer = errors.New("the database was written by a later version of toolcrib and was not touched; use that " +
+		"version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib runs " +
+		"import` with this one")
+	ErrUnmigrated = errors.New("the database has the schema of an earlier version of toolcrib and was not touched; " +
+		"run `toolcrib migrate` with the role that owns the tables; a file of SQLite is changed when it is opened for " +
+		"writing")
+	ErrCorrupt = errors.New("the file is damaged or is not a database of toolcrib; move it away with its -wal and " +
+		"-shm files and restore a copy, or start with an empty data folder")
+	ErrOlder = errors.New("the database was written by an earlier version of toolcrib and was not touched; use " +
+		"that version, or take its runs into another data folder: `toolcrib runs export` with that version, `toolcrib " +
+		"runs import` with this one")
+	ErrLost = errors.New("the database is missing or empty, but its keys are still here; restore a copy of the " +
+		"database, or, to start over without its contents, move the key file away")
+	ErrIncomplete = errors.New("the database was in use when it was copied without its -wal file, or that file was " +
+		"removed, so its newest events are missing; put the file back beside it, restore a backup (`toolcrib restore`), " +
+		"or accept what is left with `toolcrib runs verify --adopt`")
+	ErrReplaced = errors.New("the database was removed or replaced while it was in use, so nothing more is done; " +
+		"put it back, or a copy of it, and start again")
+	ErrDamaged = errors.New("damage was found in the database, so no new run is started; restore a copy of the " +
+		"data folder, or look at what `toolcrib runs verify` reports and accept it with `toolcrib runs verify --adopt`")
+	ErrReadOnly = errors.New("the database cannot be written; make the file and its folder writable for this user, " +
+		"or use another data folder")
 	ErrUnavailable = errors.New("the database cannot be used; check the path, the rights and the disk")
-	ErrUnreachable = coded(toolcrib.CodeOverloaded, "the database server does not answer; check its address and the server, and try again")
-	ErrUnsuitable  = errors.New("the database cannot be used as it is")
-	ErrClosed      = errors.New("the store is closed")
-	ErrTooLarge    = coded(toolcrib.CodeTooLarge, "too large to store")
-	ErrKeys        = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it is, with a new key")
-	ErrNetwork     = errors.New("the database lies on a network file system, where its write-ahead log does not work; choose a data folder on a local disk")
-	ErrPruned      = errors.New("content pruned")
-	ErrBadCursor   = coded(toolcrib.CodeBadRequest, "invalid cursor; start the list again without one")
+	ErrUnreachable = coded(toolcrib.CodeOverloaded,
+		"the database server does not answer; check its address and the server, and try again")
+	ErrUnsuitable = errors.New("the database cannot be used as it is")
+	ErrClosed     = errors.New("the store is closed")
+	ErrTooLarge   = coded(toolcrib.CodeTooLarge, "too large to store")
+	ErrKeys       = errors.New("the key file cannot be used; restore it from a backup, or accept what is stored as it " +
+		"is, with a new key")
+	ErrNetwork = errors.New("the database lies on a network file system, where its write-ahead log does not work; " +
+		"choose a data folder on a local disk")
+	ErrPruned    = errors.New("content pruned")
+	ErrBadCursor = coded(toolcrib.CodeBadRequest, "invalid cursor; start the list again without one")
 )
 
 // coded returns a kind of error with a code for front ends. Kinds without one are internal_error.

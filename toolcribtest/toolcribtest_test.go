@@ -31,12 +31,16 @@ func ask(ctx context.Context, m toolcrib.Model, req *toolcrib.Request) (toolcrib
 
 func TestModel_RepliesInOrderAndRecords(t *testing.T) {
 	m := toolcribtest.NewModel(
-		toolcribtest.Ask(toolcribtest.CallOf("a", "read_file", `{"path":"x"}`), toolcribtest.CallOf("", "list_directory", `{`)),
+		toolcribtest.Ask(toolcribtest.CallOf("a", "read_file", `{"path":"x"}`),
+			toolcribtest.CallOf("", "list_directory", `{`)),
 		toolcribtest.Fail(toolcrib.ErrRateLimit),
 		toolcribtest.Say("done").Using(7, 3),
 		toolcribtest.Reply{Parts: []toolcrib.Part{{Text: "half"}}, Cut: true},
 	)
-	req := &toolcrib.Request{Messages: []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")}, Temperature: new(0.5)}
+	req := &toolcrib.Request{
+		Messages:    []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+		Temperature: new(0.5),
+	}
 	got, err := ask(t.Context(), m, req)
 	if err != nil {
 		t.Fatal(err)

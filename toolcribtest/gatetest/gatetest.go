@@ -84,7 +84,10 @@ var restrictions = []restriction{
 	{"an empty run list", func(q *gate.Query) { q.Scope.RunTools = []string{} }},
 	{"an empty worker list", func(q *gate.Query) { q.Scope.WorkerTools = []string{} }},
 	{"a run above whose skills allow nothing", func(q *gate.Query) { q.Scope.AboveSkills = [][]string{{}} }},
-	{"a run above whose skills allow another tool", func(q *gate.Query) { q.Scope.AboveSkills = [][]string{{"ghost(x)"}} }},
+	{
+		"a run above whose skills allow another tool",
+		func(q *gate.Query) { q.Scope.AboveSkills = [][]string{{"ghost(x)"}} },
+	},
 	{"an unusable tool", func(q *gate.Query) { q.Unusable = "broken" }},
 	{"no administrator", func(q *gate.Query) { q.Who.Admin = false }},
 	{"no grants", func(q *gate.Query) { q.Who.Grants, q.Who.Admin = []string{}, false }},

@@ -16,13 +16,15 @@ func At() time.Time { return time.Date(2026, 2, 28, 23, 59, 59, 999_999_000, tim
 // Fields of the same name have the same text, so that bodies refer to each other.
 func Bodies() []toolcrib.Body {
 	start, reply := new(journal.RunStarted), new(journal.Message)
-	paused, parked, child, failed := new(journal.Paused), new(journal.ChildParked), new(journal.ChildStarted), new(journal.Error)
+	paused, parked, child, failed := new(journal.Paused), new(journal.ChildParked), new(journal.ChildStarted),
+		new(journal.Error)
 	all := []toolcrib.Body{
 		start, new(journal.TakenUp), new(journal.Offered), new(journal.ModelRequest), new(journal.ModelFailed), reply,
 		new(journal.ToolCall), new(journal.Usage), new(journal.Verdicts), new(journal.ConfirmationRequired), paused,
 		new(journal.ConfirmationResolved), new(journal.ToolStarted), new(journal.Reconciled), new(journal.ToolResult),
 		new(journal.Notice), new(journal.Granted), new(journal.Said), new(journal.Stopping), new(journal.Done), failed,
-		new(journal.Condensed), new(journal.Released), new(journal.Worked), new(journal.ModelChosen), new(journal.AnswerChecked),
+		new(journal.Condensed), new(journal.Released), new(journal.Worked), new(journal.ModelChosen),
+		new(journal.AnswerChecked),
 		child, parked, new(journal.ChildResumed), new(journal.ChildEnded), new(journal.Forgotten),
 		new(journal.Resumed),
 	}
@@ -34,7 +36,8 @@ func Bodies() []toolcrib.Body {
 	start.Parent, start.Depth, child.Agent, paused.Pending.Run = "run_0", 1, "helper", "" // the run itself waits
 	// its calls would have to be counted
 	start.Principal.Token = ""
-	paused.Status, parked.Status, failed.Status = toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForApproval, toolcrib.StatusFailed
+	paused.Status, parked.Status, failed.Status = toolcrib.StatusWaitingForApproval, toolcrib.StatusWaitingForApproval,
+		toolcrib.StatusFailed
 	p := reply.Parts[0]
 	reply.Parts = []toolcrib.Part{
 		{Thinking: p.Thinking},

@@ -101,7 +101,8 @@ func asTheModel(t *testing.T, j toolcrib.Journal) {
 			run := toolcrib.RunID(fmt.Sprintf("run_%d%s", n, rapid.SampledFrom(runs).Draw(rt, "run")))
 			last := toolcrib.Seq(len(kept[run]))
 			if rapid.Bool().Draw(rt, "reads") {
-				after := rapid.SampledFrom([]toolcrib.Seq{0, 1, 255, 256, 257, max(last, 1) - 1, last, last + 1, 1 << 40}).Draw(rt, "after")
+				after := rapid.SampledFrom([]toolcrib.Seq{0, 1, 255, 256, 257, max(last, 1) - 1, last, last + 1, 1 << 40}).Draw(rt,
+					"after")
 				var got []toolcrib.Event
 				if last == 0 {
 					wantNotFound(t, j, run)
@@ -115,7 +116,8 @@ func asTheModel(t *testing.T, j toolcrib.Journal) {
 			}
 			after, events := last, notices(rapid.SampledFrom([]int{0, 1, 2, 3, 300}).Draw(rt, "events"))
 			if rapid.IntRange(0, 3).Draw(rt, "fits") == 3 {
-				after = rapid.SampledFrom([]toolcrib.Seq{0, max(last, 1) - 1, last + 1, last + 2, 1 << 20}).Draw(rt, "instead of the last")
+				after = rapid.SampledFrom([]toolcrib.Seq{0, max(last, 1) - 1, last + 1, last + 2, 1 << 20}).Draw(rt,
+					"instead of the last")
 			}
 			bad := len(events) > 1 && rapid.IntRange(0, 5).Draw(rt, "good") == 5
 			if bad {
@@ -275,7 +277,8 @@ func large(t *testing.T, j toolcrib.Journal) {
 	var after toolcrib.Seq
 	for range 6 {
 		mustAppend(t, j, "run_a", after, Events(
-			&journal.ToolResult{ToolCallID: "c", Content: content}, &journal.ToolResult{ToolCallID: "d", Content: content[1:]})...)
+			&journal.ToolResult{ToolCallID: "c", Content: content},
+			&journal.ToolResult{ToolCallID: "d", Content: content[1:]})...)
 		after += 2
 	}
 	got := read(t, j, "run_a", 0)
@@ -291,7 +294,8 @@ func large(t *testing.T, j toolcrib.Journal) {
 func times(t *testing.T, j toolcrib.Journal) {
 	zone := time.FixedZone("east", 5*3600+30*60)
 	in := []time.Time{
-		time.Date(2026, 3, 1, 5, 29, 59, 123_456_789, zone), time.Now(), time.Unix(0, 0), time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+		time.Date(2026, 3, 1, 5, 29, 59, 123_456_789, zone), time.Now(), time.Unix(0, 0),
+		time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
 	}
 	events := notices(len(in))
 	for i := range in {
@@ -331,7 +335,8 @@ func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
 			ref := rapid.SampledFrom([]string{"r", "s"}).Draw(rt, "ref")
 			have, ok := kept[string(run)+ref]
 			if rapid.Bool().Draw(rt, "puts") {
-				data := slices.Clone(source[:rapid.SampledFrom([]int{0, 1, 13, 65535, 65536, 65537, len(source)}).Draw(rt, "bytes")])
+				data := slices.Clone(source[:rapid.SampledFrom([]int{0, 1, 13, 65535, 65536, 65537, len(source)}).Draw(rt,
+					"bytes")])
 				err := c.Put(t.Context(), run, ref, data)
 				if (err == nil) != (!ok || bytes.Equal(have, data)) {
 					rt.Fatalf("%d bytes where there are %d: error %v", len(data), len(have), err)
@@ -343,7 +348,8 @@ func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
 				continue
 			}
 			size := int64(len(have))
-			offset := rapid.SampledFrom([]int64{-3, 0, 2, 65535, 65536, 65537, size - 1, size, size + 5, math.MaxInt64}).Draw(rt, "offset")
+			offset := rapid.SampledFrom([]int64{-3, 0, 2, 65535, 65536, 65537, size - 1, size, size + 5, math.MaxInt64}).Draw(rt,
+				"offset")
 			limit := rapid.SampledFrom([]int64{-1, 0, 1, 3, 65535, 65536, 65537, size, math.MaxInt64}).Draw(rt, "limit")
 			got, of, err := c.Range(t.Context(), run, ref, offset, limit)
 			if !ok {
@@ -354,7 +360,8 @@ func contentsAsTheModel(t *testing.T, c toolcrib.Contents) {
 			}
 			from := max(0, min(offset, size))
 			if want := have[from : from+max(0, min(limit, size-from))]; err != nil || of != size || !bytes.Equal(got, want) {
-				rt.Fatalf("range %d, %d: %d bytes of %d, error %v; want %d bytes of %d", offset, limit, len(got), of, err, len(want), size)
+				rt.Fatalf("range %d, %d: %d bytes of %d, error %v; want %d bytes of %d", offset, limit, len(got), of, err,
+					len(want), size)
 			}
 		}
 	})

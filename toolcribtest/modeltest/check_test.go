@@ -60,7 +60,10 @@ func TestCheckOpenAIRequest(t *testing.T) {
 		{"N12 unanswered", `{"role":"tool","tool_call_id":"c2","content":""},`, ``, "N12"},
 		{"N12 orphan", `"tool_call_id":"c2"`, `"tool_call_id":"c9"`, "waiting for"},
 		{"N12 answered twice", `"tool_call_id":"c2"`, `"tool_call_id":"c1"`, "waiting for"},
-		{"N12 order", `"c1","content":"a"},{"role":"tool","tool_call_id":"c2"`, `"c2","content":"a"},{"role":"tool","tool_call_id":"c1"`, "waiting for"},
+		{
+			"N12 order", `"c1","content":"a"},{"role":"tool","tool_call_id":"c2"`,
+			`"c2","content":"a"},{"role":"tool","tool_call_id":"c1"`, "waiting for",
+		},
 		{"result without text", `"content":"a"`, `"content":null`, "string"},
 		{"empty ID", `"id":"c1"`, `"id":""`, "match"},
 		{"same ID", `"id":"c1"`, `"id":"c2"`, "twice"},
@@ -80,19 +83,29 @@ const goodAnthropic = `{"model":"m","max_tokens":4096,"system":[{"type":"text","
 
 func TestCheckAnthropicRequest(t *testing.T) {
 	checkBreakages(t, modeltest.Anthropic, goodAnthropic, []breakage{
-		{"choice without tools", goodAnthropic[strings.Index(goodAnthropic, `"tools"`):strings.Index(goodAnthropic, `"tool_choice"`)], ``, "tool_choice"},
+		{"choice without tools", goodAnthropic[strings.Index(goodAnthropic, `"tools"`):strings.Index(goodAnthropic,
+			`"tool_choice"`)], ``, "tool_choice"},
 		{"tool name", `"name":"f","description"`, `"name":"f.x","description"`, "match"},
 		{"1c.4 properties", `"properties":{}`, `"properties":[]`, "properties"},
 		{"assistant first", `{"role":"user","content":"q"},`, ``, "in a row"},
-		{"two users", `{"role":"user","content":"q"},`, `{"role":"user","content":"q"},{"role":"user","content":"q"},`, "in a row"},
+		{
+			"two users", `{"role":"user","content":"q"},`, `{"role":"user","content":"q"},{"role":"user","content":"q"},`,
+			"in a row",
+		},
 		{"empty content", `"content":"q"`, `"content":[]`, "empty"},
 		{"ID", `"id":"a"`, `"id":"a:0"`, "match"},
 		{"same ID", `"id":"a"`, `"id":"b"`, "twice"},
 		{"N13 list", `"input":{}`, `"input":[]`, "N13"},
 		{"N12 unanswered", `{"type":"tool_result","tool_use_id":"b","content":"no","is_error":true},`, ``, "N12"},
 		{"N12 orphan", `"tool_use_id":"b"`, `"tool_use_id":"c"`, "N12"},
-		{"text before result", `{"type":"tool_result","tool_use_id":"a"`, `{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"a"`, "right after"},
-		{"results split", `,{"type":"tool_result","tool_use_id":"b"`, `]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"b"`, "N12"},
+		{
+			"text before result", `{"type":"tool_result","tool_use_id":"a"`,
+			`{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"a"`, "right after",
+		},
+		{
+			"results split", `,{"type":"tool_result","tool_use_id":"b"`,
+			`]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"b"`, "N12",
+		},
 		{"ends with assistant", `,{"type":"text","text":"note"}]}`, `]},{"role":"assistant","content":"x"}`, "last"},
 	})
 }
@@ -116,7 +129,10 @@ func TestCheckGeminiRequest(t *testing.T) {
 		{"choice of nobody", `["g"]`, `["h"]`, "not in tools"},
 		{"no contents", goodGemini[strings.Index(goodGemini, `[{"role":"user"`):], `[]}`, "contents"},
 		{"model first", `{"role":"user","parts":[{"text":"q"}]},`, ``, "in a row"},
-		{"two users", `{"role":"user","parts":[{"text":"q"}]}`, `{"role":"user","parts":[{"text":"q"}]},{"role":"user","parts":[{"text":"q"}]}`, "in a row"},
+		{
+			"two users", `{"role":"user","parts":[{"text":"q"}]}`,
+			`{"role":"user","parts":[{"text":"q"}]},{"role":"user","parts":[{"text":"q"}]}`, "in a row",
+		},
 		{"ends with the model", `{"text":"note"}]}`, `{"text":"note"}]},{"role":"model","parts":[{"text":"x"}]}`, "last"},
 		{"no parts", `"parts":[{"text":"q"}]`, `"parts":[]`, "parts"},
 		{"N13 list", `"args":{}`, `"args":[]`, "N13"},
@@ -146,9 +162,15 @@ func TestCheckOllamaRequest(t *testing.T) {
 		{"1c.4 empty calls", `"content":"done"`, `"content":"done","tool_calls":[]`, "1c.4"},
 		{"N14 text", `"arguments":{}`, `"arguments":"{}"`, "N14"},
 		{"N13 list", `"arguments":{}`, `"arguments":[]`, "N13"},
-		{"N14 call's ID", `{"function":{"name":"f","arguments"`, `{"id":"c","function":{"name":"f","arguments"`, "waiting for"},
+		{
+			"N14 call's ID", `{"function":{"name":"f","arguments"`, `{"id":"c","function":{"name":"f","arguments"`,
+			"waiting for",
+		},
 		{"N12 unanswered", `,{"role":"tool","content":"","tool_name":"g"}`, ``, "N12"},
-		{"N12 orphan", `{"role":"assistant","content":"done"}`, `{"role":"tool","content":"","tool_name":"g"}`, "answers no call"},
+		{
+			"N12 orphan", `{"role":"assistant","content":"done"}`, `{"role":"tool","content":"","tool_name":"g"}`,
+			"answers no call",
+		},
 		{"N12 at the end", goodOllama[strings.Index(goodOllama, `,
 {"role":"tool","content":"a"`):], `]}`, "not answered"},
 	})
@@ -173,7 +195,10 @@ func TestCheckResponsesRequest(t *testing.T) {
 		{"choice of nobody", `"name":"g"},`, `"name":"x"},`, "tool_choice"},
 		{"N13 list", `"arguments":"{}"`, `"arguments":"[]"`, "N13"},
 		{"N12 unanswered", `{"type":"function_call_output","call_id":"c1","output":"a"},`, ``, "N12"},
-		{"N12 order", `{"type":"function_call_output","call_id":"c1","output":"a"}`, `{"type":"function_call_output","call_id":"c2","output":"a"}`, "N12"},
+		{
+			"N12 order", `{"type":"function_call_output","call_id":"c1","output":"a"}`,
+			`{"type":"function_call_output","call_id":"c2","output":"a"}`, "N12",
+		},
 		{"call twice", `"call_id":"c2","name":"g"`, `"call_id":"c1","name":"g"`, "used before"},
 	})
 }

@@ -236,10 +236,16 @@ func openAIFrames(r toolcrib.Reply, chunk int) [][]byte {
 				delta(map[string]any{"reasoning_content": s}, nil)
 			}
 		case p.ToolCall != nil:
-			first := map[string]any{"index": calls, "id": p.ToolCall.ID, "type": "function", "function": map[string]any{"name": p.ToolCall.Name, "arguments": ""}}
+			first := map[string]any{
+				"index": calls, "id": p.ToolCall.ID, "type": "function",
+				"function": map[string]any{"name": p.ToolCall.Name, "arguments": ""},
+			}
 			delta(map[string]any{"tool_calls": []any{first}}, nil)
 			for _, s := range pieces(arguments(p.ToolCall), chunk) {
-				delta(map[string]any{"tool_calls": []any{map[string]any{"index": calls, "function": map[string]any{"arguments": s}}}}, nil)
+				delta(map[string]any{"tool_calls": []any{map[string]any{
+					"index":    calls,
+					"function": map[string]any{"arguments": s},
+				}}}, nil)
 			}
 			calls++
 		default:
@@ -256,7 +262,10 @@ func openAIFrames(r toolcrib.Reply, chunk int) [][]byte {
 }
 
 func ollamaObject(r toolcrib.Reply, message map[string]any) map[string]any {
-	return map[string]any{"model": modelOf(r), "created_at": "2026-01-02T03:04:05.678901Z", "message": message, "done": false}
+	return map[string]any{
+		"model": modelOf(r), "created_at": "2026-01-02T03:04:05.678901Z", "message": message,
+		"done": false,
+	}
 }
 
 // ollamaCall is a call as current versions send it, with an ID. Arguments that
@@ -347,11 +356,13 @@ func (d Dialect) endless(text []byte, size int) map[string][]byte {
 	repeat := func(piece string) []byte { return bytes.Repeat([]byte(piece), 1+size/len(piece)) }
 	if d == Ollama {
 		return map[string][]byte{
-			"text": repeat(string(text)), "one line": append([]byte(`{"message":{"content":"`), repeat("a")...), "blank lines": repeat("\n"),
+			"text": repeat(string(text)), "one line": append([]byte(`{"message":{"content":"`), repeat("a")...),
+			"blank lines": repeat("\n"),
 		}
 	}
 	return map[string][]byte{
-		"text": repeat(string(text)), "one line": append([]byte(`data: "`), repeat("a")...), "comments": repeat(": ping\n\n"), "data lines": repeat("data:\n"),
+		"text": repeat(string(text)), "one line": append([]byte(`data: "`), repeat("a")...), "comments": repeat(": ping\n\n"),
+		"data lines": repeat("data:\n"),
 	}
 }
 
@@ -406,5 +417,6 @@ func OllamaShow(capabilities ...string) string {
 func LlamaCppProps(tools bool) string {
 	known := strconv.FormatBool(tools)
 	return `{"default_generation_settings":{"n_ctx":8192},"total_slots":4,"model_path":"model-a.gguf","modalities":{"vision":true,"audio":false},` +
-		`"chat_template_caps":{"supports_tools":` + known + `,"supports_tool_calls":` + known + `,"supports_parallel_tool_calls":true},"build_info":"b9000-test"}`
+		`"chat_template_caps":{"supports_tools":` + known + `,"supports_tool_calls":` + known +
+		`,"supports_parallel_tool_calls":true},"build_info":"b9000-test"}`
 }

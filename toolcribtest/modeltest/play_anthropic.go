@@ -36,9 +36,11 @@ func anthropicBlocks(r toolcrib.Reply) []map[string]any {
 		case p.Thinking != nil && p.Thinking.Redacted != "":
 			blocks = append(blocks, map[string]any{"type": "redacted_thinking", "data": p.Thinking.Redacted})
 		case p.Thinking != nil:
-			blocks = append(blocks, map[string]any{"type": "thinking", "thinking": p.Thinking.Text, "signature": p.Thinking.Signature})
+			blocks = append(blocks,
+				map[string]any{"type": "thinking", "thinking": p.Thinking.Text, "signature": p.Thinking.Signature})
 		case p.ToolCall != nil:
-			blocks = append(blocks, map[string]any{"type": "tool_use", "id": p.ToolCall.ID, "name": p.ToolCall.Name, "input": input(p.ToolCall)})
+			blocks = append(blocks,
+				map[string]any{"type": "tool_use", "id": p.ToolCall.ID, "name": p.ToolCall.Name, "input": input(p.ToolCall)})
 		case p.Text != "":
 			blocks = append(blocks, map[string]any{"type": "text", "text": p.Text})
 		}
@@ -110,7 +112,8 @@ func blockFrames(p *toolcrib.Part, chunk int) (head map[string]any, deltas []map
 		if a := arguments(p.ToolCall); a != "{}" {
 			each("input_json_delta", "partial_json", a)
 		}
-		return map[string]any{"type": "tool_use", "id": p.ToolCall.ID, "name": p.ToolCall.Name, "input": map[string]any{}}, deltas
+		return map[string]any{"type": "tool_use", "id": p.ToolCall.ID, "name": p.ToolCall.Name, "input": map[string]any{}},
+			deltas
 	}
 	each("text_delta", "text", p.Text)
 	return map[string]any{"type": "text", "text": ""}, deltas
@@ -231,7 +234,8 @@ func responsesItems(r toolcrib.Reply) []map[string]any {
 			if p.Thinking.Text != "" {
 				summary = append(summary, map[string]any{"type": "summary_text", "text": p.Thinking.Text})
 			}
-			items = append(items, map[string]any{"id": "rs_" + id, "type": "reasoning", "summary": summary, "encrypted_content": "sealed-" + id})
+			items = append(items,
+				map[string]any{"id": "rs_" + id, "type": "reasoning", "summary": summary, "encrypted_content": "sealed-" + id})
 		case p.ToolCall != nil:
 			items = append(items, map[string]any{
 				"id": "fc_" + id, "type": "function_call", "status": "completed",
@@ -240,7 +244,10 @@ func responsesItems(r toolcrib.Reply) []map[string]any {
 		case p.Text != "":
 			items = append(items, map[string]any{
 				"id": "msg_" + id, "type": "message", "status": "completed", "role": "assistant",
-				"content": []any{map[string]any{"type": "output_text", "text": p.Text, "annotations": []any{}, "logprobs": []any{}}},
+				"content": []any{map[string]any{
+					"type": "output_text", "text": p.Text, "annotations": []any{},
+					"logprobs": []any{},
+				}},
 			})
 		}
 	}
@@ -261,8 +268,10 @@ func responsesUsage(u toolcrib.TokenUsage) any {
 // responsesObject is the response object: as it begins, or as it ends.
 func responsesObject(r toolcrib.Reply, over bool) map[string]any {
 	doc := map[string]any{
-		"id": "resp_test", "object": "response", "created_at": 1700000000, "status": "in_progress", "error": nil, "incomplete_details": nil,
-		"instructions": nil, "model": modelOf(r), "output": []any{}, "parallel_tool_calls": true, "store": false, "usage": nil,
+		"id": "resp_test", "object": "response", "created_at": 1700000000, "status": "in_progress", "error": nil,
+		"incomplete_details": nil,
+		"instructions":       nil, "model": modelOf(r), "output": []any{}, "parallel_tool_calls": true, "store": false,
+		"usage": nil,
 	}
 	if !over {
 		return doc
@@ -326,7 +335,8 @@ func (s *responsesStream) inner(index int, item map[string]any) {
 	case "reasoning":
 		for n, part := range item["summary"].([]any) {
 			text := fmt.Sprint(part.(map[string]any)["text"])
-			s.add("response.reasoning_summary_part.added", at(map[string]any{"summary_index": n, "part": map[string]any{"type": "summary_text", "text": ""}}))
+			s.add("response.reasoning_summary_part.added",
+				at(map[string]any{"summary_index": n, "part": map[string]any{"type": "summary_text", "text": ""}}))
 			for _, piece := range pieces(text, s.chunk) {
 				s.add("response.reasoning_summary_text.delta", at(map[string]any{"summary_index": n, "delta": piece}))
 			}
@@ -343,7 +353,8 @@ func (s *responsesStream) inner(index int, item map[string]any) {
 		empty := map[string]any{"type": "output_text", "text": "", "annotations": []any{}, "logprobs": []any{}}
 		s.add("response.content_part.added", at(map[string]any{"content_index": 0, "part": empty}))
 		for _, piece := range pieces(fmt.Sprint(part["text"]), s.chunk) {
-			s.add("response.output_text.delta", at(map[string]any{"content_index": 0, "delta": piece, "logprobs": []any{}, "obfuscation": "x"}))
+			s.add("response.output_text.delta",
+				at(map[string]any{"content_index": 0, "delta": piece, "logprobs": []any{}, "obfuscation": "x"}))
 		}
 		s.add("response.output_text.done", at(map[string]any{"content_index": 0, "text": part["text"], "logprobs": []any{}}))
 		s.add("response.content_part.done", at(map[string]any{"content_index": 0, "part": part}))
@@ -352,5 +363,8 @@ func (s *responsesStream) inner(index int, item map[string]any) {
 
 // responsesError is an error inside a stream.
 func responsesError(kind, message string) []byte {
-	return sseEvent("error", encode(map[string]any{"type": "error", "sequence_number": 9, "error": map[string]any{"type": kind, "code": nil, "message": message, "param": nil}}))
+	return sseEvent("error", encode(map[string]any{
+		"type": "error", "sequence_number": 9,
+		"error": map[string]any{"type": kind, "code": nil, "message": message, "param": nil},
+	}))
 }

@@ -121,7 +121,8 @@ func (s *Server) Handler() http.Handler {
 			`{"name":"models/model-b","supportedGenerationMethods":["generateContent"]},` +
 			`{"name":"models/embedding","supportedGenerationMethods":["embedContent"]}]}`
 	case Ollama:
-		answer("GET /api/tags", `{"models":[{"name":"model-a","model":"model-a","size":1},{"name":"model-b","model":"model-b","size":2}]}`)
+		answer("GET /api/tags",
+			`{"models":[{"name":"model-a","model":"model-a","size":1},{"name":"model-b","model":"model-b","size":2}]}`)
 		answer("POST /api/show", OllamaShow("completion", "tools", "vision", "thinking"))
 	case LlamaCpp:
 		answer("GET /health", `{"status":"ok"}`)
@@ -178,7 +179,10 @@ func Steps(replies ...toolcrib.Reply) []Step {
 func Text(text string) toolcrib.Reply {
 	return toolcrib.Reply{
 		Message: toolcrib.TextMessage(toolcrib.RoleAssistant, text),
-		Finish:  toolcrib.Finish{Reason: toolcrib.FinishStop, Usage: toolcrib.TokenUsage{InputTokens: 10, OutputTokens: 5, Reported: true}},
+		Finish: toolcrib.Finish{
+			Reason: toolcrib.FinishStop,
+			Usage:  toolcrib.TokenUsage{InputTokens: 10, OutputTokens: 5, Reported: true},
+		},
 	}
 }
 
@@ -190,7 +194,10 @@ func Calls(calls ...toolcrib.ToolCall) toolcrib.Reply {
 	}
 	return toolcrib.Reply{
 		Message: m,
-		Finish:  toolcrib.Finish{Reason: toolcrib.FinishToolCalls, Usage: toolcrib.TokenUsage{InputTokens: 10, OutputTokens: 5, Reported: true}},
+		Finish: toolcrib.Finish{
+			Reason: toolcrib.FinishToolCalls,
+			Usage:  toolcrib.TokenUsage{InputTokens: 10, OutputTokens: 5, Reported: true},
+		},
 	}
 }
 

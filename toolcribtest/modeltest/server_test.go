@@ -26,7 +26,8 @@ func post(t *testing.T, s *modeltest.Server, d modeltest.Dialect, body string) i
 
 func TestServer_Key(t *testing.T) {
 	for key, want := range map[string]int{"right": 401, "": 200} {
-		s := modeltest.NewServer(modeltest.OpenAI, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), APIKey: key})
+		s := modeltest.NewServer(modeltest.OpenAI,
+			modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi")), APIKey: key})
 		if got := post(t, s, modeltest.OpenAI, goodOpenAI); got != want {
 			t.Errorf("key %q: status %d, want %d", key, got, want)
 		}
@@ -43,13 +44,17 @@ func TestServer_Refuses(t *testing.T) {
 	if got := post(t, s, modeltest.OpenAI, goodOpenAI); got != 200 {
 		t.Errorf("status %d, %v", got, s.Errors())
 	}
-	if got := post(t, s, modeltest.OpenAI, strings.Replace(goodOpenAI, `"model"`, `"num_ctx":1,"model"`, 1)); got != 400 || s.Errors() == nil {
+	if got := post(t, s, modeltest.OpenAI, strings.Replace(goodOpenAI, `"model"`, `"num_ctx":1,"model"`, 1)); got != 400 ||
+		s.Errors() == nil {
 		t.Errorf("a field that the API refuses: status %d, %v", got, s.Errors())
 	}
 }
 
 func TestFixtures_AreComplete(t *testing.T) {
-	for d, least := range map[modeltest.Dialect]int{modeltest.OpenAI: 10, modeltest.Anthropic: 10, modeltest.Gemini: 20, modeltest.Ollama: 20, modeltest.LlamaCpp: 5} {
+	for d, least := range map[modeltest.Dialect]int{
+		modeltest.OpenAI: 10, modeltest.Anthropic: 10, modeltest.Gemini: 20,
+		modeltest.Ollama: 20, modeltest.LlamaCpp: 5,
+	} {
 		list, err := modeltest.Fixtures(d)
 		if err != nil || len(list) < least {
 			t.Errorf("%s: %d recorded replies, error %v", d, len(list), err)
@@ -58,7 +63,8 @@ func TestFixtures_AreComplete(t *testing.T) {
 }
 
 func TestGeminiServer(t *testing.T) {
-	s := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"), modeltest.Text("ho")), APIKey: "right", ByTurn: true})
+	s := modeltest.NewServer(modeltest.Gemini, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"),
+		modeltest.Text("ho")), APIKey: "right", ByTurn: true})
 	ask := func(path, key, body string) (int, string) {
 		r := httptest.NewRequest("POST", path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -75,7 +81,10 @@ func TestGeminiServer(t *testing.T) {
 	}{
 		{"/v1beta/models/m:generateContent", "right", question, 200, `"text":"hi"`},
 		{"/v1beta/models/m:streamGenerateContent?alt=sse", "right", question, 200, "data: {"},
-		{"/v1beta/models/m:generateContent", "right", `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"a"}]},{"role":"user","parts":[{"text":"q"}]}]}`, 200, `"text":"ho"`},
+		{
+			"/v1beta/models/m:generateContent", "right",
+			`{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"a"}]},{"role":"user","parts":[{"text":"q"}]}]}`, 200, `"text":"ho"`,
+		},
 		{"/v1beta/models/m:generateContent", "wrong", question, 401, "UNAUTHENTICATED"},
 		{"/v1beta/models/m:streamGenerateContent", "right", question, 404, "NOT_FOUND"},
 		{"/v1beta/models/m:generateContent?alt=sse", "right", question, 404, "NOT_FOUND"},
@@ -94,7 +103,10 @@ func TestGeminiServer(t *testing.T) {
 }
 
 func TestServers_LocalRoutes(t *testing.T) {
-	for path, d := range map[string]modeltest.Dialect{"GET /api/tags": modeltest.Ollama, "POST /api/show": modeltest.Ollama, "GET /props": modeltest.LlamaCpp, "GET /health": modeltest.LlamaCpp} {
+	for path, d := range map[string]modeltest.Dialect{
+		"GET /api/tags":  modeltest.Ollama,
+		"POST /api/show": modeltest.Ollama, "GET /props": modeltest.LlamaCpp, "GET /health": modeltest.LlamaCpp,
+	} {
 		method, path, _ := strings.Cut(path, " ")
 		for key, want := range map[string]int{"right": 200, "wrong": 401} {
 			s := modeltest.NewServer(d, modeltest.ServerOptions{APIKey: "right"})
@@ -111,7 +123,10 @@ func TestServers_LocalRoutes(t *testing.T) {
 
 func TestResponsesServer_RefusesWhatTheAPIRefuses(t *testing.T) {
 	s := modeltest.NewServer(modeltest.Responses, modeltest.ServerOptions{Steps: modeltest.Steps(modeltest.Text("hi"))})
-	for body, want := range map[string]int{`{"model":"m","input":[]}`: http.StatusBadRequest, goodResponses: http.StatusOK} {
+	for body, want := range map[string]int{
+		`{"model":"m","input":[]}`: http.StatusBadRequest,
+		goodResponses:              http.StatusOK,
+	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/responses", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()

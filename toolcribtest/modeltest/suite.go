@@ -68,7 +68,10 @@ func (s Subject) answer(t *testing.T) {
 
 func (s Subject) calls(t *testing.T) {
 	reply := Calls(
-		toolcrib.ToolCall{ID: "call_a", Name: "read_file", Arguments: json.RawMessage(`{"path":"notes.txt","n":[1,2.5,null]}`)},
+		toolcrib.ToolCall{
+			ID: "call_a", Name: "read_file",
+			Arguments: json.RawMessage(`{"path":"notes.txt","n":[1,2.5,null]}`),
+		},
 		toolcrib.ToolCall{ID: "call_b", Name: "list_users", Arguments: json.RawMessage(`{}`)},
 	)
 	req := Request("hi")
@@ -126,9 +129,11 @@ func (s Subject) thinking(t *testing.T) {
 		t.Skip("SKIPPED: this kind of model has no reasoning to pass on")
 	}
 	reply := Text("answer")
-	reply.Message.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "let me see"}}}, reply.Message.Parts...)
+	reply.Message.Parts = append([]toolcrib.Part{{Thinking: &toolcrib.Thinking{Text: "let me see"}}},
+		reply.Message.Parts...)
 	r := mustCollect(t, s.New(t, reply), Request("hi"))
-	if len(r.Message.Parts) != 2 || r.Message.Parts[0].Thinking == nil || r.Message.Parts[0].Thinking.Text != "let me see" {
+	if len(r.Message.Parts) != 2 || r.Message.Parts[0].Thinking == nil ||
+		r.Message.Parts[0].Thinking.Text != "let me see" {
 		t.Errorf("parts %+v", Parts(r.Message))
 	}
 	if got := r.Message.Text(); got != "answer" {
@@ -137,7 +142,8 @@ func (s Subject) thinking(t *testing.T) {
 }
 
 func (s Subject) twoTurns(t *testing.T) {
-	model := s.New(t, Calls(toolcrib.ToolCall{ID: "call_a", Name: "f", Arguments: json.RawMessage(`{"x":1}`)}), Text("done"))
+	model := s.New(t, Calls(toolcrib.ToolCall{ID: "call_a", Name: "f", Arguments: json.RawMessage(`{"x":1}`)}),
+		Text("done"))
 	if c, ok := model.(toolcrib.Conversational); ok {
 		model = c.Conversation()
 	}
@@ -233,7 +239,10 @@ func Collect(ctx context.Context, m toolcrib.Model, req *toolcrib.Request) (tool
 }
 
 func fields(d toolcrib.Delta) (n int) {
-	for _, set := range [...]bool{d.Text != "", d.Thinking != "", d.Signature != "", d.Redacted != "", d.ToolCall != nil, d.Finish != nil} {
+	for _, set := range [...]bool{
+		d.Text != "", d.Thinking != "", d.Signature != "", d.Redacted != "", d.ToolCall != nil,
+		d.Finish != nil,
+	} {
 		if set {
 			n++
 		}
@@ -266,7 +275,8 @@ type Want struct {
 	Model  string                `json:"model"`
 	Error  toolcrib.ErrorClass   `json:"error,omitempty"` // an error instead of a reply
 
-	Lenient       bool `json:"lenient,omitempty"`        // beyond what the API says: the vendor's own library need not read it
+	// beyond what the API says: the vendor's own library need not read it
+	Lenient       bool `json:"lenient,omitempty"`
 	JSONArguments bool `json:"json_arguments,omitempty"` // arguments are compared as JSON values
 }
 
@@ -327,9 +337,15 @@ func Parts(m toolcrib.Message) []WantPart {
 		p := &m.Parts[i]
 		switch {
 		case p.ToolCall != nil:
-			list = append(list, WantPart{Call: &WantCall{ID: p.ToolCall.ID, Name: p.ToolCall.Name, Arguments: string(p.ToolCall.Arguments)}})
+			list = append(list, WantPart{Call: &WantCall{
+				ID: p.ToolCall.ID, Name: p.ToolCall.Name,
+				Arguments: string(p.ToolCall.Arguments),
+			}})
 		case p.Thinking != nil:
-			list = append(list, WantPart{Thinking: p.Thinking.Text, Signature: p.Thinking.Signature, Redacted: p.Thinking.Redacted})
+			list = append(list, WantPart{
+				Thinking: p.Thinking.Text, Signature: p.Thinking.Signature,
+				Redacted: p.Thinking.Redacted,
+			})
 		default:
 			list = append(list, WantPart{Text: p.Text})
 		}

@@ -262,7 +262,8 @@ func pages(t *testing.T, d access.Directory) {
 }
 
 func groups(t *testing.T, d access.Directory) {
-	c, err := d.PutGroup(t.Context(), "staff", access.GroupEdit{Description: new("all"), Roles: &[]string{"r"}, Grants: &[]string{"read_*"}}, by)
+	c, err := d.PutGroup(t.Context(), "staff",
+		access.GroupEdit{Description: new("all"), Roles: &[]string{"r"}, Grants: &[]string{"read_*"}}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,10 @@ func groups(t *testing.T, d access.Directory) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []access.Group{{Name: "staff", Description: "all", Disabled: true, Roles: []string{"r"}, Grants: []string{"a"}, Changed: c.At, ChangedBy: by}}
+	want := []access.Group{{
+		Name: "staff", Description: "all", Disabled: true, Roles: []string{"r"}, Grants: []string{"a"},
+		Changed: c.At, ChangedBy: by,
+	}}
 	if all, err := d.Groups(t.Context()); err != nil || !cmp.Equal(want, all) {
 		t.Errorf("%v (-want +got):\n%s", err, cmp.Diff(want, all))
 	}

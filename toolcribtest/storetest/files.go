@@ -58,7 +58,8 @@ func files(t *testing.T, open func() toolcrib.Files) {
 	want("empty", "")
 
 	refused := errors.New("refused")
-	if err := a.ChangeFile(ctx, "one.age", func([]byte) ([]byte, error) { return []byte("x"), refused }); !errors.Is(err, refused) {
+	if err := a.ChangeFile(ctx, "one.age", func([]byte) ([]byte, error) { return []byte("x"), refused }); !errors.Is(err,
+		refused) {
 		t.Errorf("an error of change: %v", err)
 	}
 	want("one.age", "\x00\xff23")
@@ -73,7 +74,10 @@ func files(t *testing.T, open func() toolcrib.Files) {
 	}
 	want("large", string(largest))
 
-	for _, name := range []string{"", ".", "..", "../x", "/x", "x/", "x//y", "x/../y", ".x", "x/.y", `x\y`, "x\x00", strings.Repeat("x", 256)} {
+	for _, name := range []string{
+		"", ".", "..", "../x", "/x", "x/", "x//y", "x/../y", ".x", "x/.y", `x\y`, "x\x00",
+		strings.Repeat("x", 256),
+	} {
 		err := a.ChangeFile(ctx, name, func([]byte) ([]byte, error) { return []byte("x"), nil })
 		if toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("%q: %v", name, err)
@@ -95,7 +99,10 @@ func filesInFolders(t *testing.T, a, b toolcrib.Files, put func(toolcrib.Files, 
 		}
 	}
 	list(a, "notes", "map[]")
-	for _, name := range []string{"notes/ann/b~1.json", "notes/ann/a.json", "notes/ann2/c", "notes/ann-x", "notes", "notes/an/d"} {
+	for _, name := range []string{
+		"notes/ann/b~1.json", "notes/ann/a.json", "notes/ann2/c", "notes/ann-x", "notes",
+		"notes/an/d",
+	} {
 		if name != "notes" { // on disk it is the folder
 			put(a, name, []byte(name))
 		}
@@ -116,7 +123,8 @@ func filesAtOnce(t *testing.T, open func() toolcrib.Files) {
 		of := open()
 		all.Go(func() {
 			for range times {
-				err := of.ChangeFile(t.Context(), "sum/total", func(before []byte) ([]byte, error) { return append(before, 'x'), nil })
+				err := of.ChangeFile(t.Context(), "sum/total",
+					func(before []byte) ([]byte, error) { return append(before, 'x'), nil })
 				if err == nil {
 					err = of.ChangeFile(t.Context(), fmt.Sprintf("sum/of%d", w), func(before []byte) ([]byte, error) {
 						others, err := of.FilesIn(t.Context(), "sum")
@@ -142,6 +150,7 @@ func filesAtOnce(t *testing.T, open func() toolcrib.Files) {
 		n += len(content)
 	}
 	if err != nil || len(found["total"]) != writers*times || n != writers*times/2 {
-		t.Errorf("%d changes of %d are left, and %d of %d together, %v", len(found["total"]), writers*times, n, writers*times/2, err)
+		t.Errorf("%d changes of %d are left, and %d of %d together, %v", len(found["total"]), writers*times, n,
+			writers*times/2, err)
 	}
 }

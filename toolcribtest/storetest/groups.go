@@ -63,7 +63,8 @@ func editedGroups(t *testing.T, d access.Directory) {
 	_, err := d.PutGroup(t.Context(), "staff", access.GroupEdit{Roles: &[]string{"a b"}}, by)
 	refused(t, err, toolcrib.CodeBadRequest)
 	kept, err := d.Groups(t.Context())
-	if err != nil || len(kept) != 1 || kept[0].Description != "all" || len(kept[0].Roles) != 1 || len(kept[0].Grants) != 1 || !kept[0].Disabled {
+	if err != nil || len(kept) != 1 || kept[0].Description != "all" || len(kept[0].Roles) != 1 ||
+		len(kept[0].Grants) != 1 || !kept[0].Disabled {
 		t.Errorf("groups %+v, %v: want one with all edits", kept, err)
 	}
 }
@@ -83,7 +84,12 @@ func agentEdits(t *testing.T, d access.Directory) {
 		{"no grants", access.User{Grants: []string{"agent:reader"}}, access.Edit{Grants: &none}, true},
 		{"no agent at all", access.User{Grants: []string{"agent:reader"}}, access.Edit{Grants: &nothing}, false},
 		{"out of the group", access.User{Groups: readers}, access.Edit{Groups: &staff}, true},
-		{"out of the group, with one of their own", access.User{Groups: readers}, access.Edit{Groups: &none, Grants: &other}, false},
+		{
+			"out of the group, with one of their own",
+			access.User{Groups: readers},
+			access.Edit{Groups: &none, Grants: &other},
+			false,
+		},
 		{"the group has one too", access.User{Groups: readers, Grants: other}, access.Edit{Grants: &none}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +98,8 @@ func agentEdits(t *testing.T, d access.Directory) {
 			_, err := d.EditUser(t.Context(), "anna", tt.edit, by)
 			if tt.frees {
 				freed(t, err, "anna")
-				if u, err := d.User(t.Context(), "anna"); err != nil || !slices.Equal(u.Grants, tt.before.Grants) || !slices.Equal(u.Groups, tt.before.Groups) {
+				if u, err := d.User(t.Context(), "anna"); err != nil || !slices.Equal(u.Grants, tt.before.Grants) ||
+					!slices.Equal(u.Groups, tt.before.Groups) {
 					t.Errorf("a refused edit changed something: %+v, %v", u, err)
 				}
 				tt.edit.AllAgents = true

@@ -32,7 +32,10 @@ func (w *writer) send(run toolcrib.RunID) error {
 }
 
 func answer(used store.UseSum) *journal.Usage {
-	return &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: used.InputTokens}, CostUSD: float64(used.NanoUSD) / 1e9}
+	return &journal.Usage{
+		Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: used.InputTokens},
+		CostUSD: float64(used.NanoUSD) / 1e9,
+	}
 }
 
 func ledgerOf(t *testing.T, database Database) {
@@ -40,7 +43,11 @@ func ledgerOf(t *testing.T, database Database) {
 	if l, err := w.s.Ledger([]store.UserBudget{{User: "*"}, {User: "ann"}}); l != nil || err != nil {
 		t.Errorf("ledger %v, error %v for no ceiling", l, err)
 	}
-	for _, b := range []store.UserBudget{{RequestsPerDay: 1}, {User: "*", RequestsPerDay: -1}, {User: "*", CostUSDPerMonth: math.NaN()}} {
+	for _, b := range []store.UserBudget{
+		{RequestsPerDay: 1},
+		{User: "*", RequestsPerDay: -1},
+		{User: "*", CostUSDPerMonth: math.NaN()},
+	} {
 		if _, err := w.s.Ledger([]store.UserBudget{b}); err == nil {
 			t.Errorf("%+v is taken", b)
 		}
@@ -51,7 +58,8 @@ func ledgerOf(t *testing.T, database Database) {
 		t.Errorf("%q and %q cap cost", ann, bob)
 	}
 	for i := range 3 {
-		if room, err := l.Reserve(t.Context(), w.reservation(toolcrib.RunID(fmt.Sprint("run_", i)), "bob")); room != -1 || err != nil {
+		if room, err := l.Reserve(t.Context(), w.reservation(toolcrib.RunID(fmt.Sprint("run_", i)), "bob")); room != -1 ||
+			err != nil {
 			t.Errorf("room for %d, error %v, without a budget", room, err)
 		}
 	}
@@ -103,7 +111,8 @@ func ledgerAtOnce(t *testing.T, database Database) {
 	var wg sync.WaitGroup
 	for i := range runs {
 		wg.Go(func() {
-			w, run := &writer{t: t, s: s, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}}, toolcrib.RunID(fmt.Sprint("run_", i))
+			w, run := &writer{t: t, s: s, at: noon(), after: map[toolcrib.RunID]toolcrib.Seq{}},
+				toolcrib.RunID(fmt.Sprint("run_", i))
 			err := w.try(run, begun("ann", ""))
 			if err == nil {
 				_, err = l.Reserve(t.Context(), w.reservation(run, "ann"))
@@ -133,11 +142,16 @@ func ledgerKept(t *testing.T, database Database) {
 	rapid.Check(t, func(rt *rapid.T) {
 		users++
 		w.at = noon().Add(time.Duration(rapid.SampledFrom([]int{0, 12*60 - 3}).Draw(rt, "past noon")) * time.Minute)
-		p := &purse{writer: w, rt: rt, user: fmt.Sprint("user \xff", users), spent: map[store.Day]store.UseSum{}, held: map[toolcrib.RunID]*held{}, with: map[toolcrib.RunID]store.Store{}}
+		p := &purse{
+			writer: w, rt: rt, user: fmt.Sprint("user \xff", users), spent: map[store.Day]store.UseSum{},
+			held: map[toolcrib.RunID]*held{}, with: map[toolcrib.RunID]store.Store{},
+		}
 		p.budget = store.UserBudget{
 			User: p.user, Key: "budgets[0]",
-			RequestsPerDay: int64(rapid.IntRange(0, 3).Draw(rt, "requests a day")), RequestsPerMonth: int64(rapid.IntRange(1, 5).Draw(rt, "requests a month")),
-			TokensPerDay: int64(rapid.IntRange(0, 8).Draw(rt, "tokens a day")) * 55, CostUSDPerMonth: float64(rapid.IntRange(0, 8).Draw(rt, "cost a month")) * 0.28,
+			RequestsPerDay:   int64(rapid.IntRange(0, 3).Draw(rt, "requests a day")),
+			RequestsPerMonth: int64(rapid.IntRange(1, 5).Draw(rt, "requests a month")),
+			TokensPerDay:     int64(rapid.IntRange(0, 8).Draw(rt, "tokens a day")) * 55,
+			CostUSDPerMonth:  float64(rapid.IntRange(0, 8).Draw(rt, "cost a month")) * 0.28,
 		}
 		runs := make([]toolcrib.RunID, rapid.IntRange(1, 4).Draw(rt, "runs"))
 		for i := range runs {

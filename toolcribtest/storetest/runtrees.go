@@ -75,8 +75,9 @@ func (w *writer) want(what string, f store.Filter, want ...toolcrib.RunID) {
 // begins returns the first event of a run of ann. parent is "" if a person started it.
 func begins(agent string, parent toolcrib.RunID, depth int) *journal.RunStarted {
 	b := &journal.RunStarted{
-		Format: journal.Format, Agent: toolcrib.Agent{Name: agent}, Principal: toolcrib.Principal{User: "ann"}, Session: "work",
-		Parent: parent, Depth: depth,
+		Format: journal.Format, Agent: toolcrib.Agent{Name: agent}, Principal: toolcrib.Principal{User: "ann"},
+		Session: "work",
+		Parent:  parent, Depth: depth,
 	}
 	if parent != "" {
 		b.Above = &journal.Above{TaintWrites: "ask"}
@@ -116,7 +117,10 @@ func treeLists(t *testing.T, database Database) {
 
 	w.want("nothing waits", store.Filter{Deciding: true})
 	for _, run := range []toolcrib.RunID{"run_g", "run_c", "run_p"} {
-		p := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}
+		p := &journal.Paused{
+			Status:  toolcrib.StatusWaitingForApproval,
+			Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"},
+		}
 		if run != "run_g" {
 			p.Pending.Run = "run_g"
 		}
@@ -203,9 +207,11 @@ func treeAbove(t *testing.T, database Database) {
 		w.ends(c.ends)
 		w.at = w.at.AddDate(1, 0, 0)
 		for _, contentOnly := range []bool{true, false} {
-			_, err := w.s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_g"}, ContentOnly: contentOnly, By: "ann"})
+			_, err := w.s.Prune(t.Context(),
+				store.PruneOptions{Runs: []toolcrib.RunID{"run_g"}, ContentOnly: contentOnly, By: "ann"})
 			var refused *store.OpenRunError
-			if !errors.As(err, &refused) || *refused != (store.OpenRunError{Run: "run_g", Open: c.above, Status: toolcrib.StatusRunning}) {
+			if !errors.As(err, &refused) ||
+				*refused != (store.OpenRunError{Run: "run_g", Open: c.above, Status: toolcrib.StatusRunning}) {
 				t.Errorf("content only %v: error %v, want that %s has not ended", contentOnly, err, c.above)
 			}
 		}
@@ -455,7 +461,8 @@ func (f *forest) pruneOld() {
 			continue
 		}
 		all := f.below(run)
-		if !slices.ContainsFunc(all, func(run toolcrib.RunID) bool { return f.open(run) || !f.there[run].ended.Before(before) }) {
+		if !slices.ContainsFunc(all,
+			func(run toolcrib.RunID) bool { return f.open(run) || !f.there[run].ended.Before(before) }) {
 			want = append(want, f.gone(all, contentOnly)...)
 		}
 	}

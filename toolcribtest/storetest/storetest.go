@@ -42,8 +42,10 @@ func Run(t *testing.T, database Database) {
 		journaltest.RunContents(t, func(t *testing.T) toolcrib.Contents { return one(t) })
 	})
 	for name, test := range map[string]func(*testing.T, Database){
-		"Ledger": ledgerOf, "TreeUse": treeUse, "LedgerAtOnce": ledgerAtOnce, "LedgerKept": ledgerKept, "LedgerHandedOver": ledgerHandedOver,
-		"TreeLists": treeLists, "TreeSession": treeSession, "TreeBounds": treeBounds, "TreeAbove": treeAbove, "TreesPruned": treesPruned, "Said": said,
+		"Ledger": ledgerOf, "TreeUse": treeUse, "LedgerAtOnce": ledgerAtOnce, "LedgerKept": ledgerKept,
+		"LedgerHandedOver": ledgerHandedOver,
+		"TreeLists":        treeLists, "TreeSession": treeSession, "TreeBounds": treeBounds, "TreeAbove": treeAbove,
+		"TreesPruned": treesPruned, "Said": said,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, database) })
 	}
@@ -62,8 +64,10 @@ func Run(t *testing.T, database Database) {
 		quota(t, func(t *testing.T) access.Quota { return one(t).Access() })
 	})
 	for name, test := range map[string]func(*testing.T, func() store.Store){
-		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage, "Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
-		"Leases": leases, "LeaseExpires": leaseExpires, "LeaseOfRuns": leaseOfRuns, "LeaseSites": leaseSites, "LeaseBounds": leaseBounds, "LeaseEpochs": leaseEpochs, "LeasesRenewed": leasesRenewed,
+		"Switches": switches, "Approvals": approvals, "Sessions": sessions, "SessionPages": sessionPages, "Usage": usage,
+		"Lists": lists, "Inbox": inbox, "SystemJournal": systemJournal,
+		"Leases": leases, "LeaseExpires": leaseExpires, "LeaseOfRuns": leaseOfRuns, "LeaseSites": leaseSites,
+		"LeaseBounds": leaseBounds, "LeaseEpochs": leaseEpochs, "LeasesRenewed": leasesRenewed,
 		"HeadKeptElsewhere": headKeptElsewhere, "Pruned": pruned, "Imported": imported, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +92,10 @@ func begun(user string, session toolcrib.SessionID) *journal.RunStarted {
 	return &journal.RunStarted{
 		Agent: toolcrib.Agent{Name: "default"}, Principal: toolcrib.Principal{User: user}, Session: session,
 		Models: make([]journal.ModelInfo, 1), // the title of a session is the last element of the second list
-		Input:  []toolcrib.Message{toolcrib.TextMessage(toolcrib.RoleUser, "first"), toolcrib.TextMessage(toolcrib.RoleUser, "hello")},
+		Input: []toolcrib.Message{
+			toolcrib.TextMessage(toolcrib.RoleUser, "first"),
+			toolcrib.TextMessage(toolcrib.RoleUser, "hello"),
+		},
 	}
 }
 
@@ -195,7 +202,8 @@ func switches(t *testing.T, open func() store.Store) {
 func approvals(t *testing.T, open func() store.Store) {
 	s, other := open(), open()
 	m := store.Remembered{
-		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Arguments: json.RawMessage(`{"a":1}`), Path: "/w/x", Workspace: "/w", FolderID: "f",
+		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Arguments: json.RawMessage(`{"a":1}`), Path: "/w/x",
+		Workspace: "/w", FolderID: "f",
 		Effect: toolcrib.EffectIdempotentWrite, Run: "run_a", ApprovalID: "apr_1", By: "ann",
 	}
 	id, changed, err := s.Remember(t.Context(), m)
@@ -233,7 +241,8 @@ func approvals(t *testing.T, open func() store.Store) {
 	if list, err := other.Remembered(t.Context(), "ann", ""); err != nil || len(list) != 0 {
 		t.Errorf("revoked: %+v, error %v", list, err)
 	}
-	if list, err := s.ListRemembered(t.Context(), store.RememberedFilter{Revoked: true}); err != nil || len(list) != 1 || list[0].RevokedBy != "ann" {
+	if list, err := s.ListRemembered(t.Context(), store.RememberedFilter{Revoked: true}); err != nil || len(list) != 1 ||
+		list[0].RevokedBy != "ann" {
 		t.Errorf("%+v, error %v", list, err)
 	}
 }
@@ -414,7 +423,8 @@ func addsUp(t *testing.T, s store.Store) {
 		must(t, err)
 		sum := total[0]
 		for _, r := range rows {
-			sum.Runs, sum.Requests, sum.TotalTokens, sum.CostUSD, sum.Calls = sum.Runs-r.Runs, sum.Requests-r.Requests, sum.TotalTokens-r.TotalTokens, sum.CostUSD-r.CostUSD, sum.Calls-r.Calls
+			sum.Runs, sum.Requests, sum.TotalTokens, sum.CostUSD, sum.Calls = sum.Runs-r.Runs, sum.Requests-r.Requests,
+				sum.TotalTokens-r.TotalTokens, sum.CostUSD-r.CostUSD, sum.Calls-r.Calls
 		}
 		if sum.Runs != 0 || sum.Requests != 0 || sum.TotalTokens != 0 || sum.CostUSD != 0 || sum.Calls != 0 {
 			t.Errorf("by %s: %+v of the total is in no row", by, sum)
@@ -499,7 +509,8 @@ func pruned(t *testing.T, open func() store.Store) {
 	add(t, s, "run_a", 0, begun("ann", ""), done())
 	add(t, s, "run_b", 0, begun("ann", ""), done())
 	add(t, s, "run_open", 0, begun("ann", ""))
-	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_open"}, By: "ann"}); !errors.Is(err, toolcrib.ErrConflict) {
+	if _, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_open"}, By: "ann"}); !errors.Is(err,
+		toolcrib.ErrConflict) {
 		t.Errorf("one that has not ended: error %v", err)
 	}
 	_, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{"run_a"}, ContentOnly: true, By: "ann"})

@@ -22,21 +22,32 @@ func Fill(t *testing.T, s store.Store) {
 	must(t, s.Put(t.Context(), "run_all", "res_1", []byte(strings.Repeat("the whole result\n", 400))))
 	must(t, s.Put(t.Context(), "run_all", "res_2", []byte("another")))
 	add(t, s, "run_all", 17, all[17:]...)
-	paused := &journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"}}
+	paused := &journal.Paused{
+		Status:  toolcrib.StatusWaitingForApproval,
+		Pending: journal.Pending{Kind: "approval", ApprovalID: "apr_1"},
+	}
 	add(t, s, "run_done", 0, opened("ann", "ses_1", ""), &journal.TakenUp{Worker: "w", Epoch: 1},
-		&journal.ToolResult{ToolCallID: "c1", Name: "read_file", Status: toolcrib.ResultOK, Content: strings.Repeat("content ", 50)}, paused)
-	add(t, s, "run_done", 4, &journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "ann"}, done())
+		&journal.ToolResult{
+			ToolCallID: "c1", Name: "read_file", Status: toolcrib.ResultOK,
+			Content: strings.Repeat("content ", 50),
+		}, paused)
+	add(t, s, "run_done", 4,
+		&journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "ann"}, done())
 	add(t, s, "run_twin", 0, opened("ann", "", "run_done"), &journal.TakenUp{Worker: "w", Epoch: 1}, done())
-	add(t, s, "run_ruled", 0, opened("bob", "", ""), &journal.ModelRequest{Request: 1}, &journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
-		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}}, done())
+	add(t, s, "run_ruled", 0, opened("bob", "", ""), &journal.ModelRequest{Request: 1},
+		&journal.Usage{Request: 1, Tokens: toolcrib.TokenUsage{InputTokens: 5}},
+		&journal.Verdicts{Iteration: 1, Verdicts: []journal.Verdict{{CallID: "c1", Tool: "exec_shell", Rule: "pushes"}}},
+		done())
 	add(t, s, "run_parked", 0, opened("bob", "", ""), paused)
 	below := partOf("run_all")
 	below.Depth = 2
 	add(t, s, "run_b", 0, below, &journal.TakenUp{Worker: "w", Epoch: 1}, done())
-	add(t, s, "run_lead", 0, opened("ann", "", ""), &journal.ToolStarted{ID: "c1", Name: "spawn"}, &journal.ChildStarted{ID: "c1", Run: "run_part", Agent: "helper"})
+	add(t, s, "run_lead", 0, opened("ann", "", ""), &journal.ToolStarted{ID: "c1", Name: "spawn"},
+		&journal.ChildStarted{ID: "c1", Run: "run_part", Agent: "helper"})
 	add(t, s, "run_part", 0, partOf("run_lead"), &journal.TakenUp{Worker: "w", Epoch: 1}, paused)
 	waits := journal.Pending{Kind: "approval", Run: "run_part", ApprovalID: "apr_1"}
-	add(t, s, "run_lead", 3, &journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: waits},
+	add(t, s, "run_lead", 3,
+		&journal.ChildParked{ID: "c1", Run: "run_part", Status: toolcrib.StatusWaitingForApproval, Pending: waits},
 		&journal.Paused{Status: toolcrib.StatusWaitingForApproval, Pending: waits})
 	for _, run := range []toolcrib.RunID{"run_pruned", "run_removed"} {
 		must(t, s.Put(t.Context(), run, "res_1", []byte("kept")))
@@ -54,18 +65,23 @@ func Fill(t *testing.T, s store.Store) {
 		})
 	}
 	for _, o := range []store.PruneOptions{
-		{Runs: []toolcrib.RunID{"run_pruned"}, ContentOnly: true, By: "ann"}, {Runs: []toolcrib.RunID{"run_removed"}, By: "ann"},
+		{Runs: []toolcrib.RunID{"run_pruned"}, ContentOnly: true, By: "ann"},
+		{Runs: []toolcrib.RunID{"run_removed"}, By: "ann"},
 	} {
 		_, err := s.Prune(t.Context(), o)
 		must(t, err)
 	}
-	for _, o := range []store.Override{{Kind: store.OverrideTool, Name: "x", By: "ann"}, {Kind: store.OverrideGroup, Name: "web", Enabled: true, By: "ann"}} {
+	for _, o := range []store.Override{
+		{Kind: store.OverrideTool, Name: "x", By: "ann"},
+		{Kind: store.OverrideGroup, Name: "web", Enabled: true, By: "ann"},
+	} {
 		_, err := s.SetOverride(t.Context(), o)
 		must(t, err)
 	}
 	for _, content := range []string{"earlier", "secret", "whole"} {
 		must(t, s.ChangeFile(t.Context(), "secrets.age", func([]byte) ([]byte, error) { return []byte(content), nil }))
-		must(t, s.ChangeFile(t.Context(), "memory/ann/"+content, func([]byte) ([]byte, error) { return []byte(content), nil }))
+		must(t, s.ChangeFile(t.Context(), "memory/ann/"+content,
+			func([]byte) ([]byte, error) { return []byte(content), nil }))
 	}
 	login(t, s, "ann")
 	fillPeople(t, s)
@@ -73,7 +89,8 @@ func Fill(t *testing.T, s store.Store) {
 
 func opened(user string, session toolcrib.SessionID, parent toolcrib.RunID) *journal.RunStarted {
 	return &journal.RunStarted{
-		Agent: toolcrib.Agent{Name: "default", Model: "small"}, Principal: toolcrib.Principal{User: user}, Session: session, Parent: parent,
+		Agent: toolcrib.Agent{Name: "default", Model: "small"}, Principal: toolcrib.Principal{User: user}, Session: session,
+		Parent: parent,
 	}
 }
 
@@ -93,17 +110,20 @@ func fillPeople(t *testing.T, s store.Store) {
 		must(t, err)
 	}
 	ok(a.PutGroup(ctx, "readers", access.GroupEdit{Grants: &[]string{"read_file"}}, "root"))
-	ok(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}}, "root"))
+	ok(a.AddUser(ctx, access.NewUser{User: access.User{Name: "ann", Roles: []string{"dev"}, Groups: []string{"readers"}}},
+		"root"))
 	ok(a.AddUser(ctx, access.NewUser{User: access.User{Name: "gone"}}, "root"))
 	ok(a.RemoveUser(ctx, "gone", "root"))
 	for _, id := range []string{"tok_1", "tok_2"} {
 		ok(a.AddToken(ctx, access.Issued{Claims: access.Claims{
-			Issuer: "root", Subject: "ann", Audience: "toolcrib", IssuedAt: 1, NotBefore: 1, Expires: 1 << 31, ID: id, Via: "cli", Scope: access.Scope{Tools: []string{"read_file"}},
+			Issuer: "root", Subject: "ann", Audience: "toolcrib", IssuedAt: 1, NotBefore: 1, Expires: 1 << 31, ID: id,
+			Via: "cli", Scope: access.Scope{Tools: []string{"read_file"}},
 		}}, "root"))
 	}
 	ok(a.RevokeToken(ctx, "tok_2", "root"))
 	tool := store.Remembered{
-		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Effect: toolcrib.EffectIdempotentWrite, Run: "run_a", ApprovalID: "apr_1", By: "ann",
+		Scope: journal.RememberUser, User: "ann", Tool: "write_file", Effect: toolcrib.EffectIdempotentWrite, Run: "run_a",
+		ApprovalID: "apr_1", By: "ann",
 		Path: filepath.Join(t.TempDir(), "notes"), Folder: true, Workspace: t.TempDir(), FolderID: "7@1.000000001",
 	}
 	session := tool
@@ -125,7 +145,10 @@ func KeyOf(run, seq string) string {
 // keys could make, in the SQL of SQLite. Each must be found by VerifyAll.
 func Edits() map[string]string {
 	all := map[string]string{}
-	for _, edits := range []map[string]string{eventEdits(), rowEdits(), keptEdits(), usageEdits(), peopleEdits(), fileEdits()} {
+	for _, edits := range []map[string]string{
+		eventEdits(), rowEdits(), keptEdits(), usageEdits(), peopleEdits(),
+		fileEdits(),
+	} {
 		maps.Copy(all, edits)
 	}
 	return all
@@ -151,33 +174,40 @@ func eventEdits() map[string]string {
 	}
 	row := editRow
 	return map[string]string{
-		"event: payload":              set("payload = replace(payload, 'content', 'CONTENT')"),
-		"event: payload with hash":    set("payload = '{}', payload_hash = x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'"),
-		"event: payload as blob":      set("payload = CAST(payload AS BLOB)"),
-		"event: payload gone":         set("payload = NULL"),
-		"event: kind":                 set("kind = 'notice'"),
-		"event: kind as blob":         set("kind = CAST(kind AS BLOB)"),
-		"event: time":                 set("time = time - 1"),
-		"event: hash":                 set("hash = zeroblob(32)"),
-		"event: payload hash":         set("payload_hash = zeroblob(32)"),
-		"event: removed":              "DELETE FROM events WHERE key = " + KeyOf("run_done", "3"),
-		"event: first removed":        "DELETE FROM events WHERE key = " + KeyOf("run_done", "1"),
-		"event: end cut":              "DELETE FROM events WHERE key = " + KeyOf("run_done", "6"),
-		"event: end cut, row put":     "DELETE FROM events WHERE key = " + KeyOf("run_done", "6") + "; " + row("last_seq = 5, last_hash = (SELECT hash FROM events WHERE key = "+KeyOf("run_done", "5")+")"),
-		"event: all removed":          "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " + KeyOf("run_done", "99"),
-		"event: two swapped":          "UPDATE events SET key = key + 100 WHERE key = " + KeyOf("run_done", "2") + "; UPDATE events SET key = key - 1 WHERE key = " + KeyOf("run_done", "3") + "; UPDATE events SET key = key - 99 WHERE key = " + KeyOf("run_done", "102"),
+		"event: payload":           set("payload = replace(payload, 'content', 'CONTENT')"),
+		"event: payload with hash": set("payload = '{}', payload_hash = x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'"),
+		"event: payload as blob":   set("payload = CAST(payload AS BLOB)"),
+		"event: payload gone":      set("payload = NULL"),
+		"event: kind":              set("kind = 'notice'"),
+		"event: kind as blob":      set("kind = CAST(kind AS BLOB)"),
+		"event: time":              set("time = time - 1"),
+		"event: hash":              set("hash = zeroblob(32)"),
+		"event: payload hash":      set("payload_hash = zeroblob(32)"),
+		"event: removed":           "DELETE FROM events WHERE key = " + KeyOf("run_done", "3"),
+		"event: first removed":     "DELETE FROM events WHERE key = " + KeyOf("run_done", "1"),
+		"event: end cut":           "DELETE FROM events WHERE key = " + KeyOf("run_done", "6"),
+		"event: end cut, row put": "DELETE FROM events WHERE key = " + KeyOf("run_done", "6") + "; " +
+			row("last_seq = 5, last_hash = (SELECT hash FROM events WHERE key = "+KeyOf("run_done", "5")+")"),
+		"event: all removed": "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " +
+			KeyOf("run_done", "99"),
+		"event: two swapped": "UPDATE events SET key = key + 100 WHERE key = " + KeyOf("run_done", "2") +
+			"; UPDATE events SET key = key - 1 WHERE key = " + KeyOf("run_done", "3") +
+			"; UPDATE events SET key = key - 99 WHERE key = " + KeyOf("run_done", "102"),
 		"event: inserted":             "INSERT INTO events SELECT key + 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: inserted far behind":  "INSERT INTO events SELECT key + 1000, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: inserted as number 0": "INSERT INTO events SELECT key - 6, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: of no run":            "INSERT INTO events SELECT 999 << 32 | 1, kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_done", "6"),
 		"event: another run's":        "UPDATE events SET (kind, time, payload, payload_hash, hash) = (SELECT kind, time, payload, payload_hash, hash FROM events WHERE key = " + KeyOf("run_twin", "2") + ") WHERE key = " + KeyOf("run_done", "2"),
-		"part: removed, all":          "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_part", "0") + " AND " + KeyOf("run_part", "99") + "; DELETE FROM runs WHERE id = 'run_part'",
-		"part: of another run":        "UPDATE runs SET parent_id = 'run_done' WHERE id = 'run_part'",
-		"part: of none":               "UPDATE runs SET parent_id = '' WHERE id = 'run_part'",
-		"part: another is named":      "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " + KeyOf("run_lead", "3"),
-		"part: above it, removed":     "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_lead", "0") + " AND " + KeyOf("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
-		"said: removed":               "DELETE FROM said",
-		"said: added":                 "INSERT INTO said SELECT num, zeroblob(16) FROM runs WHERE id = 'run_done'",
+		"part: removed, all": "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_part", "0") + " AND " +
+			KeyOf("run_part", "99") + "; DELETE FROM runs WHERE id = 'run_part'",
+		"part: of another run": "UPDATE runs SET parent_id = 'run_done' WHERE id = 'run_part'",
+		"part: of none":        "UPDATE runs SET parent_id = '' WHERE id = 'run_part'",
+		"part: another is named": "UPDATE events SET payload = replace(payload, 'run_part', 'run_twin') WHERE key = " +
+			KeyOf("run_lead", "3"),
+		"part: above it, removed": "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_lead", "0") + " AND " +
+			KeyOf("run_lead", "99") + "; DELETE FROM runs WHERE id = 'run_lead'",
+		"said: removed": "DELETE FROM said",
+		"said: added":   "INSERT INTO said SELECT num, zeroblob(16) FROM runs WHERE id = 'run_done'",
 	}
 }
 
@@ -187,13 +217,15 @@ func editRow(what string) string { return "UPDATE runs SET " + what + " WHERE id
 func rowEdits() map[string]string {
 	row := editRow
 	return map[string]string{
-		"run: tainted":           row("taint = 'web_fetch'"),
-		"run: removed":           "DELETE FROM runs WHERE id = 'run_done'",
-		"run: removed, all":      "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " + KeyOf("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
-		"run: renamed":           row("id = 'run_other'"),
-		"runs: swapped names":    "UPDATE runs SET id = 'run_x' WHERE id = 'run_done'; UPDATE runs SET id = 'run_done' WHERE id = 'run_twin'; UPDATE runs SET id = 'run_twin' WHERE id = 'run_x'",
-		"runs: swapped numbers":  "UPDATE runs SET num = 99 WHERE id = 'run_done'; UPDATE runs SET num = num - 1 WHERE id = 'run_twin'; UPDATE runs SET num = num + 1 WHERE num = 98; UPDATE runs SET num = 3 WHERE num = 99",
-		"run: another number":    "UPDATE events SET key = key + (90 << 32) WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " + KeyOf("run_done", "99") + "; " + row("num = num + 90"),
+		"run: tainted": row("taint = 'web_fetch'"),
+		"run: removed": "DELETE FROM runs WHERE id = 'run_done'",
+		"run: removed, all": "DELETE FROM events WHERE key BETWEEN " + KeyOf("run_done", "0") + " AND " +
+			KeyOf("run_done", "99") + "; DELETE FROM runs WHERE id = 'run_done'",
+		"run: renamed":          row("id = 'run_other'"),
+		"runs: swapped names":   "UPDATE runs SET id = 'run_x' WHERE id = 'run_done'; UPDATE runs SET id = 'run_done' WHERE id = 'run_twin'; UPDATE runs SET id = 'run_twin' WHERE id = 'run_x'",
+		"runs: swapped numbers": "UPDATE runs SET num = 99 WHERE id = 'run_done'; UPDATE runs SET num = num - 1 WHERE id = 'run_twin'; UPDATE runs SET num = num + 1 WHERE num = 98; UPDATE runs SET num = 3 WHERE num = 99",
+		"run: another number": "UPDATE events SET key = key + (90 << 32) WHERE key BETWEEN " + KeyOf("run_done", "0") +
+			" AND " + KeyOf("run_done", "99") + "; " + row("num = num + 90"),
 		"run: inserted, empty":   "INSERT INTO runs (id, status, last_seq, last_hash, kept_seq, seal) VALUES ('run_new', 'completed', 0, x'', 0, x'')",
 		"run: inserted as copy":  "INSERT INTO runs (num, id, status, ended_at, last_seq, last_hash, kept_seq, seal) SELECT 99, 'run_new', status, ended_at, last_seq, last_hash, kept_seq, seal FROM runs WHERE id = 'run_twin'; INSERT INTO events SELECT (99 << 32) + (key & 0xffffffff), kind, time, payload, payload_hash, hash FROM events WHERE key >> 32 = (SELECT num FROM runs WHERE id = 'run_twin')",
 		"run: waits itself":      "UPDATE runs SET pending = json_remove(pending, '$.run_id') WHERE id = 'run_lead'",

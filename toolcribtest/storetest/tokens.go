@@ -25,8 +25,12 @@ func issued(id, subject string) access.Issued {
 	return access.Issued{
 		Label: "for the build",
 		Claims: access.Claims{
-			Issuer: "local:root", Subject: subject, Audience: access.DefaultAudience, IssuedAt: at, NotBefore: at, Expires: at + 3600, ID: id, Via: "cli",
-			Scope: access.Scope{Agents: []string{}, Tools: []string{"read_*"}, Params: map[string][]any{"corpus": {"a", true}}, RatePerMinute: 5},
+			Issuer: "local:root", Subject: subject, Audience: access.DefaultAudience, IssuedAt: at, NotBefore: at,
+			Expires: at + 3600, ID: id, Via: "cli",
+			Scope: access.Scope{
+				Agents: []string{}, Tools: []string{"read_*"}, Params: map[string][]any{"corpus": {"a", true}},
+				RatePerMinute: 5,
+			},
 		},
 	}
 }
@@ -94,7 +98,10 @@ func tokens(t *testing.T, open func(t *testing.T) access.Tokens) {
 // keepsNumbers tests that values of parameters are unchanged when they are read: a float cannot
 // represent some, and 1.0 is not 1 (access.Scope).
 func keepsNumbers(t *testing.T, s access.Tokens) {
-	for i, number := range []json.Number{"9007199254740993", "10000000000000000000000001", "1.0", "1e2", "1e400", "-0", "0.30000000000000004"} {
+	for i, number := range []json.Number{
+		"9007199254740993", "10000000000000000000000001", "1.0", "1e2", "1e400", "-0",
+		"0.30000000000000004",
+	} {
 		id := fmt.Sprintf("tok_%d", i)
 		want := issued(id, "anna")
 		want.Claims.Scope = access.Scope{Params: map[string][]any{"n": {number}}}
@@ -320,7 +327,10 @@ func anyCalls(t *testing.T, q access.Quota) {
 	rapid.Check(t, func(r *rapid.T) {
 		round++
 		token := fmt.Sprintf("tok_any_%d", round)
-		l := access.Limits{PerMinute: rapid.Int64Range(0, 4).Draw(r, "minute"), Total: rapid.Int64Range(0, 8).Draw(r, "total")}
+		l := access.Limits{
+			PerMinute: rapid.Int64Range(0, 4).Draw(r, "minute"),
+			Total:     rapid.Int64Range(0, 8).Draw(r, "total"),
+		}
 		var kept []time.Time
 		at := epoch
 		for _, step := range rapid.SliceOfN(rapid.IntRange(-5, 40), 1, 15).Draw(r, "steps") {

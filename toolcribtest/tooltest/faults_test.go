@@ -69,14 +69,29 @@ func faults() []fault {
 		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Name = "a b" }), call: fine}, want: "must match"},
 		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Description = " " }), call: fine}, want: "no description"},
 		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Effect = "" }), call: fine}, want: "no effect stated"},
-		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Parameters = json.RawMessage(`{"type":"string"}`) }), call: fine}, want: "does not say"},
+		{
+			tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Parameters = json.RawMessage(`{"type":"string"}`) }), call: fine},
+			want: "does not say",
+		},
 		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Parameters = json.RawMessage(`{"type":"object","properties":3}`) }), call: fine}, want: "does not compile"},
 		{tool: faulty{spec: spec(func(s *toolcrib.Spec) { s.Parameters = json.RawMessage(`{"type":"object","required":["x"]}`) }), call: fine}, want: "do not fit the schema"},
 		{tool: faulty{spec: good, call: answer(toolcrib.Output{JSON: []byte(`{`)}, nil)}, want: "output is not JSON"},
-		{tool: faulty{spec: good, call: answer(toolcrib.Output{JSON: []byte(`1`), Text: "1"}, nil)}, want: "both a text and a JSON value"},
-		{tool: faulty{spec: good, call: answer(toolcrib.Output{}, errors.New("oops"))}, want: "not made for the model", err: toolcrib.NotFound},
-		{tool: faulty{spec: good, call: answer(toolcrib.Output{}, toolcrib.Failf(toolcrib.NotFound, ""))}, want: "says nothing", err: toolcrib.NotFound},
-		{tool: faulty{spec: good, call: answer(toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidPath, "x"))}, want: "want kind", err: toolcrib.NotFound},
+		{
+			tool: faulty{spec: good, call: answer(toolcrib.Output{JSON: []byte(`1`), Text: "1"}, nil)},
+			want: "both a text and a JSON value",
+		},
+		{
+			tool: faulty{spec: good, call: answer(toolcrib.Output{}, errors.New("oops"))}, want: "not made for the model",
+			err: toolcrib.NotFound,
+		},
+		{
+			tool: faulty{spec: good, call: answer(toolcrib.Output{}, toolcrib.Failf(toolcrib.NotFound, ""))},
+			want: "says nothing", err: toolcrib.NotFound,
+		},
+		{
+			tool: faulty{spec: good, call: answer(toolcrib.Output{}, toolcrib.Failf(toolcrib.InvalidPath, "x"))},
+			want: "want kind", err: toolcrib.NotFound,
+		},
 		{tool: faulty{spec: good, call: fine}, want: "succeeded with", err: toolcrib.NotFound},
 		{tool: faulty{spec: good, call: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
 			return toolcrib.Output{Text: call.Workspace}, ctx.Err()

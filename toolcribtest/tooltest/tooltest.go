@@ -470,7 +470,8 @@ func testPrepared(t *testing.T, tool toolcrib.Tool, cases Cases, call toolcrib.C
 	}
 	got := reconcile(t, tool, call, prepared)
 	if got.State != toolcrib.Happened || string(got.Output.JSON) != string(out.JSON) || got.Output.Text != out.Text {
-		t.Errorf("Reconcile after the call: %q with %s%s, the call gave %s%s", got.State, got.Output.JSON, got.Output.Text, out.JSON, out.Text)
+		t.Errorf("Reconcile after the call: %q with %s%s, the call gave %s%s", got.State, got.Output.JSON, got.Output.Text,
+			out.JSON, out.Text)
 	}
 }
 
