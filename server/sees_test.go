@@ -362,7 +362,9 @@ func (h *seen) changes(name, id, kind string) bool {
 // No answer to a kind of token contains anything of a run, a user or an agent that it may not see. A new route needs a
 // row.
 func TestEveryAnswer_HoldsOnlyWhatItsTokenMaySee(t *testing.T) {
-	openSeen(t).everyAnswer(kinds)
+	h := openSeen(t)
+	h.everyPage()
+	h.everyAnswer(kinds)
 }
 
 // everyAnswer sends all requests for every route, with tokens of these kinds: those with the fewest rights come first.

@@ -43,5 +43,7 @@ func TestEveryAnswer_OfTwoServers(t *testing.T) {
 	if testing.Short() {
 		of = []string{"ann", "bob", "boss"}
 	}
-	seenIn(t, h).everyAnswer(of)
+	both := seenIn(t, h)
+	both.everyPage()
+	both.everyAnswer(of)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -91,9 +92,9 @@ func Open(t *testing.T, o Options) *Tab {
 			chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("js-flags", "--expose-gc"),
 		)
 		ctx, end := chromedp.NewExecAllocator(context.Background(), flags...)
-		browser, stop := chromedp.NewContext(ctx)
-		one.ctx, one.cancel = browser, []func(){end, stop}
-		if err := chromedp.Do(browser); err != nil {
+		ctx, stop := chromedp.NewContext(ctx)
+		one.ctx, one.cancel = ctx, []func(){end, stop}
+		if err := chromedp.Do(ctx); err != nil {
 			panic(fmt.Sprintf("chromium: %v", err))
 		}
 	})
@@ -220,6 +221,39 @@ func (b *Tab) Click(selector string) {
 		in(b, "wait for "+selector, chromedp.Sleep(50*time.Millisecond))
 	}
 	in(b, "click "+selector, chromedp.Click(selector, chromedp.NodeVisible))
+}
+
+// Tap clicks in the middle of the element that a CSS selector names, also while it does not take clicks.
+func (b *Tab) Tap(selector string) {
+	b.t.Helper()
+	in(b, "tap "+selector, chromedp.Click(selector, chromedp.NodeVisible))
+}
+
+// Grant grants the pages of the tab a permission, such as notifications.
+func (b *Tab) Grant(permission string) {
+	b.t.Helper()
+	_, err := chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{
+		Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted,
+		BrowserContextID: chromedp.FromContext(b).BrowserContextID,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Hide opens another tab in front of this one.
+func (b *Tab) Hide() {
+	b.t.Helper()
+	other, end := chromedp.NewContext(b)
+	b.t.Cleanup(end)
+	err := chromedp.Do(other)
+	if err == nil {
+		err = call(other, page.BringToFront, cdp.Empty{})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Until("document.hidden")
 }
 
 // Type types into a field.

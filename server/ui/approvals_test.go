@@ -88,6 +88,22 @@ func press(tab *browsertest.Tab, selector string) {
 	tab.Click(selector)
 }
 
+// settling has the form to decide be as it is 0.3 seconds after it has appeared.
+func settling(t *testing.T, tab *browsertest.Tab) {
+	t.Helper()
+	if n := browsertest.Eval[int](tab, `{
+		const bar = document.querySelector(".decide-bar");
+		bar.hidden = true;
+		bar.getBoundingClientRect();
+		bar.hidden = false;
+		const all = document.getAnimations().filter((a) => a.animationName === "settle");
+		for (const one of all) { one.pause(); one.currentTime = 300; }
+		all.length;
+	}`); n == 0 {
+		t.Error("the buttons take clicks at once")
+	}
+}
+
 // at runs one part of a test with the server of all.
 func (h *house) at(t *testing.T, name string, do func(t *testing.T, h *house)) {
 	t.Run(name, func(t *testing.T) {
@@ -134,16 +150,8 @@ func approveOnPhone(t *testing.T, h *house) {
 	tab.WaitText(".notice", "Approved")
 	tab.WaitText("h1", "two wants to make 2 calls") // the next one
 	// A second tap, which was for the last approval, decides nothing.
-	browsertest.Eval[bool](tab, `{
-		const bar = document.querySelector(".decide-bar");
-		bar.hidden = true;
-		bar.getBoundingClientRect();
-		bar.hidden = false;
-		const all = document.getAnimations().filter((a) => a.animationName === "settle");
-		for (const one of all) { one.pause(); one.currentTime = 300; }
-		all.length > 0;
-	}`)
-	tab.Click("[value=approve]")
+	settling(t, tab)
+	tab.Tap("[value=approve]")
 	h.eventually(first, "waiting_for_approval")
 	if got := h.file("ann", "notes.txt") + h.file("ann", "a.txt"); got != "one\ntwo\n" {
 		t.Errorf("the files have %q", got)
@@ -154,7 +162,7 @@ func approveOnPhone(t *testing.T, h *house) {
 	tab.WaitText(".diff", "+three")
 	tab.WaitText(".earlier", "Approved")
 	press(tab, "[value=approve]")
-	tab.WaitText(".empty", "Nothing waits")
+	tab.WaitText(".empty", "Nothing is waiting")
 	tab.Until(`document.getElementById("waiting-count").parentNode.hidden`)
 	// The browser's button leads to the page as it is now.
 	tab.Do(chromedp.NavigateBack())
@@ -207,7 +215,7 @@ func rememberCalls(t *testing.T, h *house) {
 	tab.Shot("remember")
 	browsertest.Eval[bool](tab, `document.querySelector("[name=remember]").value = "run"; true`)
 	press(tab, "[value=approve]")
-	tab.WaitText(".empty", "Nothing waits") // its second write passes
+	tab.WaitText(".empty", "Nothing is waiting") // its second write passes
 	if got := h.eventually(run, "completed"); got.Status != "completed" {
 		t.Errorf("the run is %s", got.Status)
 	}
@@ -225,7 +233,7 @@ func decideEach(t *testing.T, h *house) {
 	press(tab, `[value="deny call_a"]`)
 	tab.WaitText(".decide-call .status", "Denied")
 	press(tab, "[value=approve]")
-	tab.WaitText(".empty", "Nothing waits")
+	tab.WaitText(".empty", "Nothing is waiting")
 	h.eventually(run, "completed")
 	if a, b := h.file("eve", "a.txt"), h.file("eve", "b.txt"); a != "" || b != "b" {
 		t.Errorf("the files have %q and %q", a, b)
@@ -246,7 +254,7 @@ func answerQuestion(t *testing.T, h *house) {
 	tab.WaitText(".field-error", "whole number")
 	browsertest.Eval[bool](tab, `document.querySelector("[name='answer/count']").value = "2"; true`)
 	tab.Click("[value=answer]")
-	tab.WaitText(".empty", "Nothing waits")
+	tab.WaitText(".empty", "Nothing is waiting")
 	got := h.eventually(run, "completed")
 	if text, _ := json.Marshal(got.Trace); !strings.Contains(string(text), `"city\":\"Köln\"`) &&
 		!strings.Contains(string(text), "Köln") {
@@ -295,7 +303,7 @@ func decideTogether(t *testing.T, h *house) {
 	// A form that is sent twice is a conflict in words, and keeps what was typed.
 	status, body := h.decideForm(h.token("ivy"), "/approvals/"+run.Pending.ApprovalID,
 		url.Values{"do": {"deny"}, "digest": {stale}, "reason": {"once more"}})
-	if status != http.StatusConflict || !strings.Contains(body, "hal") || !strings.Contains(body, "This was decided") {
+	if status != http.StatusConflict || !strings.Contains(body, "hal") || !strings.Contains(body, "This has been decided") {
 		t.Errorf("status %d: %s", status, body)
 	}
 	// The inbox of the other loses it, and gets the next one, by itself.
@@ -497,13 +505,47 @@ func (h *house) lost(run service.Run) {
 	h.t.Cleanup(func() { h.stop() })
 }
 
+// With notifications on, one appears for a new approval while the person does not look at the page, and leads to it.
+func TestN25_Notifications(t *testing.T) {
+	h := open(t, deciders, "")
+	tab := h.tab("ann", browsertest.Options{})
+	tab.Grant("notifications")
+	tab.Visit(h.url + "/approvals")
+	tab.Wait("[data-ready]")
+	browsertest.Eval[bool](tab, `{
+		window.shown = [];
+		window.Notification = class extends Notification { constructor(...all) { super(...all); shown.push(this); } };
+		true;
+	}`)
+	tab.Click("[data-notify]")
+	tab.Wait("[data-notify][aria-pressed=true]")
+	tags := func() string { return browsertest.Eval[string](tab, `shown.map((one) => one.tag).join(" ")`) }
+	seen := h.ask("ann", "two")
+	tab.Wait("#item-" + seen.Pending.ApprovalID)
+	if got := tags(); got != "" {
+		t.Errorf("a notification of what the person sees: %s", got)
+	}
+	tab.Hide()
+	first := h.ask("ann", "writer").Pending
+	tab.Until("shown.length === 1")
+	h.post(h.token("ann"), "/api/approvals/"+seen.Pending.ApprovalID, `{"decision":"deny","digest":"`+seen.Pending.Digest+`"}`, nil)
+	tab.Until(`!document.getElementById("item-` + seen.Pending.ApprovalID + `")`)
+	second := h.ask("ann", "asker").Pending
+	tab.Until("shown.length === 2")
+	if got := tags(); got != first.ApprovalID+" "+second.ApprovalID {
+		t.Errorf("notifications of %s, want %s and %s", got, first.ApprovalID, second.ApprovalID)
+	}
+	browsertest.Eval[bool](tab, `shown[0].dispatchEvent(new Event("click"))`)
+	at(tab, "/approvals/"+first.ApprovalID)
+}
+
 func TestN25_ApprovalsFourEyes(t *testing.T) {
 	h := open(t, deciders, "approvals: {four_eyes: true, expire: 1s}\n")
 	tab := h.tab("ann", browsertest.Options{})
 	run := h.ask("ann", "writer")
 	at := "/approvals/" + run.Pending.ApprovalID
 	tab.Visit(h.url + at)
-	tab.WaitText("main", "another person must approve")
+	tab.WaitText("main", "somebody else must approve")
 	tab.Shot("four-eyes")
 	if status, body := h.decideForm(h.token("ann"), at, url.Values{"do": {"approve"}, "digest": {run.Pending.Digest}}); status != http.StatusForbidden && status != http.StatusConflict {
 		t.Errorf("status %d: %s", status, body)

@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 	admin.WaitText(".rung-decides", "requires_admin")
 	admin.Shot("explain-ladder")
 	admin.Visit(h.url + "/explain?user=alice&tool=write_file&arguments=" + url.QueryEscape(`{"path":"a","content":"b"}`))
-	admin.WaitText(".explain-verdict", "Would be asked about")
+	admin.WaitText(".explain-verdict", "Would need an approval")
 	for path, want := range map[string]int{
 		"/explain?user=boss":                                          http.StatusForbidden,
 		"/explain?agent=nobody":                                       http.StatusBadRequest,

@@ -36,6 +36,7 @@ type house struct {
 	t       *testing.T
 	dir     string
 	url     string
+	project string // folder of the project; "" = none
 	service *service.Service
 	stop    func()
 }
@@ -73,6 +74,7 @@ func (h *house) start(address string) {
 	}
 	h.service = service.New(env.Options{
 		Config: c, DataDir: filepath.Join(h.dir, "data"), Driver: "server", NoSandbox: func() string { return "" },
+		Source: config.Source{Folder: h.project},
 	})
 	if err := h.service.Env.OpenFor(h.t.Context(), root); err != nil {
 		h.t.Fatal(err)

@@ -100,13 +100,14 @@ func (e *sse) write(p []byte) error {
 const (
 	flushEvery = 40 * time.Millisecond  // frames in between are sent together
 	lookAgain  = 200 * time.Millisecond // after a frame: not all events have one
+	growEvery  = time.Second            // how often the bars of work in progress grow
 	maxBehind  = 4 * storyEvents        // how far before the last known event a live story begins at most
 )
 
 // live is the live part of the page of a run. It sends the events
 //
-//   - parts: {html, say}: entries of the story and the head of the page, which replace those with their IDs, or follow
-//     the last entry; and a text to announce
+//   - parts: {html, say}: entries of the story, or the timeline, and the head of the page, which replace those with their
+//     IDs, or follow the last entry; and a text to announce
 //   - text: a list of [ID, text], to be added to the end of elements
 //   - end: the run has ended
 type live struct {
@@ -117,6 +118,7 @@ type live struct {
 	forms  map[string]string // elements of the calls that the model is writing, by their IDs
 	joined map[string]bool   // elements with text
 	status string            // with which the forms of the page were made
+	bars   bool              // the page shows the timeline instead of the story
 	stale  bool              // the journal has events that were not read
 	idle   bool              // it is time for a ping
 }
@@ -154,7 +156,9 @@ func followRun(p *page) error {
 	}
 	after = min(after, run.LastSeq)
 	from = max(min(from, after), after-min(after, maxBehind))
-	l := &live{page: p, status: headOf(run).Shown, story: newStory(run.ID, from)}
+	l := &live{
+		page: p, status: headOf(run).Shown, story: newStory(run.ID, from), bars: p.R.FormValue("view") == "timeline",
+	}
 	for e, err := range p.Service.JournalAfter(p, p.Who, run.ID, l.story.From) {
 		if err != nil {
 			return err
@@ -216,6 +220,12 @@ func (l *live) pass(frames <-chan journal.Frame) error {
 	l.stale = true
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var grow <-chan time.Time // nil for a story
+	if l.bars {
+		tick := time.NewTicker(growEvery)
+		defer tick.Stop()
+		grow = tick.C
+	}
 	again := false
 	for {
 		select {
@@ -232,6 +242,11 @@ func (l *live) pass(frames <-chan journal.Frame) error {
 				timer.Reset(lookAgain)
 			}
 			again = stale && !again
+			if err := l.flush(); err != nil {
+				return err
+			}
+		case <-grow:
+			l.story.touchWork()
 			if err := l.flush(); err != nil {
 				return err
 			}
@@ -262,6 +277,9 @@ func (l *live) frame(f journal.Frame) {
 }
 
 func (l *live) delta(d delta) {
+	if l.bars { // a timeline shows no text
+		return
+	}
 	if n := len(l.deltas); n > 0 && d.part != "progress" && d.name == "" && l.deltas[n-1].part == d.part &&
 		l.deltas[n-1].id == d.id {
 		l.deltas[n-1].text += d.text
@@ -292,7 +310,7 @@ func (l *live) flush() error {
 	return nil
 }
 
-// sendParts sends the entries that have changed.
+// sendParts sends the entries that have changed, or the timeline that they are part of.
 func (l *live) sendParts() error {
 	changed := l.story.took()
 	if len(changed) == 0 {
@@ -300,10 +318,19 @@ func (l *live) sendParts() error {
 	}
 	if n := len(l.story.Items) - storyItems; n > 0 {
 		l.story.Items = slices.Clone(l.story.Items[n:])
+		l.story.Earlier = l.story.Items[0].Seq
 	}
-	l.decidable(l.story)
+	if !l.bars {
+		l.decidable(l.story)
+	}
 	var out parts
 	for _, i := range changed {
+		if say := l.said(i); say != "" {
+			out.Say = say
+		}
+		if l.bars {
+			continue
+		}
 		if i.Round != nil {
 			l.forms, l.joined = nil, nil
 		}
@@ -312,9 +339,6 @@ func (l *live) sendParts() error {
 			return err
 		}
 		out.HTML = append(out.HTML, html)
-		if say := l.said(i); say != "" {
-			out.Say = say
-		}
 	}
 	if err := l.around(&out); err != nil {
 		return err
@@ -322,11 +346,22 @@ func (l *live) sendParts() error {
 	return l.out.send(l.story.Last, "parts", out)
 }
 
-// around adds the head of the page as it is now and, if the status has changed, its forms.
+// around adds the timeline and the head of the page as they are now and, if the status has changed, its forms.
 func (l *live) around(out *parts) error {
 	run, err := l.Service.FindRun(l, l.Who, string(l.story.Run))
 	if err != nil {
 		return err
+	}
+	if l.bars {
+		t, err := l.timelineOf(run, l.story)
+		if err != nil {
+			return err
+		}
+		html, err := l.fragment("run", "timeline", t)
+		if err != nil {
+			return err
+		}
+		out.HTML = append(out.HTML, html)
 	}
 	h := headOf(run)
 	head, err := l.fragment("run", "run-head", h)

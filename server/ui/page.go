@@ -2,9 +2,10 @@ package ui
 
 import (
 	"crypto/rand"
+	"errors"
+	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -37,6 +38,26 @@ func (u *UI) page(r Request) *page {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 	return p
+}
+
+// maxForm bounds a form without files, in bytes.
+const maxForm = 2 << 20
+
+// readForm reads the fields of a form that was sent. A form with files is left to the page that takes it.
+func (p *page) readForm() error {
+	kind, _, _ := mime.ParseMediaType(p.R.Header.Get("Content-Type")) // without one there are no fields
+	if p.R.Method != http.MethodPost || kind == "multipart/form-data" {
+		return nil
+	}
+	p.R.Body = http.MaxBytesReader(p.W, p.R.Body, maxForm)
+	err := p.R.ParseForm()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return toolcrib.Errorf(toolcrib.CodeTooLarge, "the form has more than %d bytes", large.Limit)
+	}
+	if err != nil {
+		return bad("the form cannot be read")
+	}
+	return nil
 }
 
 // view is the data of the template of a whole page.
@@ -226,7 +247,7 @@ func (p *page) download(name, kind string) {
 	h := p.W.Header()
 	h.Set("Content-Type", kind)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
 // local returns the path of a page of this server to lead to, or "/" if to is not one.

@@ -67,15 +67,11 @@ func (p *page) lab() (*labView, error) {
 
 // typedLab returns the data of the page with the rules that were sent.
 func (p *page) typedLab() (*labView, error) {
-	form, err := boundedForm(p)
-	if err != nil {
-		return nil, err
-	}
 	v, err := p.lab()
 	if err != nil {
 		return nil, err
 	}
-	v.Typed = strings.ReplaceAll(form.Get("rules"), "\r\n", "\n")
+	v.Typed = strings.ReplaceAll(p.R.PostForm.Get("rules"), "\r\n", "\n")
 	return v, nil
 }
 
@@ -123,11 +119,7 @@ func addRule(p *page, v *labView) (err error) {
 
 // downloadRules answers with the rules as a change of the configuration.
 func downloadRules(p *page) error {
-	form, err := boundedForm(p)
-	if err != nil {
-		return err
-	}
-	name, content, err := p.Service.RulesChange(p.Who, form.Get("rules"))
+	name, content, err := p.Service.RulesChange(p.Who, p.R.PostForm.Get("rules"))
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ func TestN25_StoryDecide(t *testing.T) {
 		}
 		if strings.Contains(body, "model_request") && seq < 10 {
 			tab.Visit(h.url + fmt.Sprintf("/runs/%s/events/%d", run.ID, seq))
-			tab.WaitText("main", "What the model read")
+			tab.WaitText("main", "Input of the model")
 			tab.Shot(fmt.Sprintf("event-%d", seq))
 			tab.Axe()
 		}
@@ -193,6 +193,63 @@ func TestN25_StoryDecide(t *testing.T) {
 	_, head, body := h.get(h.token("boss"), "/runs/"+string(run.ID)+"/export")
 	if !strings.Contains(head.Get("Content-Disposition"), "attachment") || !strings.Contains(body, `"end":true`) {
 		t.Error("the export is not whole")
+	}
+}
+
+// A second tap in the story, which was for the last approval, decides nothing about the next one.
+func TestN25_StorySecondTap(t *testing.T) {
+	h := open(t, deciders, "")
+	run := h.ask("ann", "writer")
+	tab := h.tab("ann", browsertest.Options{}.Phone())
+	tab.Visit(h.url + "/runs/" + string(run.ID))
+	tab.Wait("[data-state=open] .decide")
+	tab.Click(".decide [value=approve]")
+	tab.Until(`![undefined, "` + run.Pending.ApprovalID + `"].includes(document.querySelector(".decide")?.dataset.decide)`)
+	next := h.waits(run)
+	settling(t, tab)
+	tab.Tap(".decide [value=approve]")
+	tab.Tap(".decide [value=deny]")
+	if got, err := h.service.Approval(t.Context(), root, next.ID); err != nil || len(got.Decisions) > 0 {
+		t.Errorf("a second tap decided: %+v, %v", got, err)
+	}
+	browsertest.Eval[bool](tab, `for (const one of document.getAnimations()) one.finish(); true`)
+	tab.Tap(".decide [value=deny]")
+	h.eventually(run, "completed")
+}
+
+// The timeline of a run grows while the run is active, also after a lost connection, and keeps the focus.
+func TestN25_TimelineLive(t *testing.T) {
+	h := open(t, map[string]string{"default": `
+- {text: "one", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 2s}
+- {text: "two", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 2s}
+- {text: "three", delay: 3s}
+`}, "")
+	relay := relaytest.New(t, strings.TrimPrefix(h.url, "http://"))
+	var run service.Run
+	h.post(h.token("boss"), "/api/runs", `{"input": "look", "detach": true}`, &run)
+	tab := h.tab("boss", browsertest.Options{})
+	tab.Expect("ERR_")
+	bars := func(n string) { tab.Until(`document.querySelectorAll(".bars li").length ` + n) }
+	tab.Visit("http://" + relay.Address() + "/runs/" + string(run.ID) + "?view=timeline")
+	tab.Wait("[data-state=open] .bars li")
+	browsertest.Eval[bool](tab, `window.still = true; document.querySelector(".bars a").focus(); true`)
+	took := browsertest.Eval[string](tab, `document.querySelector(".bars .num").innerText`)
+	tab.Until(`document.querySelector(".bars .num").innerText !== "` + took + `"`) // the bar of what is not over yet
+	bars("=== 3")
+	relay.Cut()
+	tab.WaitText(".live", "Connection lost")
+	relay.Heal()
+	bars("=== 5")
+	tab.WaitText(".run-head", "Completed")
+	tab.Until(`document.querySelector("#announce").textContent === "Completed"`)
+	if !browsertest.Eval[bool](tab, `window.still && document.activeElement === document.querySelector(".bars a")`) {
+		t.Error("the page was left, or the focus was lost")
+	}
+	live := browsertest.Eval[[]string](tab, `[...document.querySelectorAll(".bars li")].map((e) => e.innerText)`)
+	tab.Visit("http://" + relay.Address() + "/runs/" + string(run.ID) + "?view=timeline")
+	loaded := browsertest.Eval[[]string](tab, `[...document.querySelectorAll(".bars li")].map((e) => e.innerText)`)
+	if !slices.Equal(live, loaded) {
+		t.Errorf("live: %v\nloaded: %v", live, loaded)
 	}
 }
 

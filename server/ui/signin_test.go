@@ -1,13 +1,19 @@
 package ui_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/toolcrib/toolcrib/internal/browsertest"
 	"github.com/toolcrib/toolcrib/internal/oidctest"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 )
 
 const password = "correct horse battery"
@@ -155,6 +161,72 @@ func TestSignIn_None(t *testing.T) {
 	if _, _, body := h.get("", "/sign-in"); !strings.Contains(body, "has no sign-in") || strings.Contains(body, "<form method=\"post\" action=\"/sign-in\"") {
 		t.Error(body)
 	}
+}
+
+// A page that is open asks the server again and again. That is no use of the session, which ends as if the page were
+// closed.
+func TestSignIn_OpenPagesAreNoUse(t *testing.T) {
+	h := open(t, map[string]string{"default": "- {text: late, delay: 10m}\n"}, "server: {session: {idle: 30m}}\n")
+	h.member("ann")
+	tab := h.visitor(browsertest.Options{})
+	tab.Visit(h.url + "/account")
+	enter(tab, "ann", password)
+	at(tab, "/account")
+	var run service.Run
+	h.post(h.token("ann"), "/api/runs", `{"input": "wait", "detach": true}`, &run)
+	polled := func(n int) {
+		tab.Until(fmt.Sprintf(`performance.getEntriesByType("resource").filter((e) =>
+			e.initiatorType === "fetch" && e.name.includes("/compare?")).length >= %d`, n))
+	}
+	tab.Visit(h.url + "/compare?run=" + string(run.ID))
+	polled(1)
+	used := h.usedBefore("ann", 20*time.Minute)
+	browsertest.Eval[bool](tab, `performance.clearResourceTimings(); true`)
+	polled(2)
+	if got := h.lastUse("ann"); !got.Equal(used) {
+		t.Errorf("last used at %s, and not at %s: a request that the page has sent by itself counts", got, used)
+	}
+	tab.Visit(h.url + "/runs/" + string(run.ID))
+	if got := h.lastUse("ann"); !got.After(used.Add(time.Minute)) {
+		t.Errorf("last used at %s: a page that a person opens does not count", got)
+	}
+	tab.Wait("[data-state=open]")
+	h.usedBefore("ann", time.Hour)
+	tab.WaitText(".live", "signed out")
+}
+
+// lastUse returns when the session of a user was used last.
+func (h *house) lastUse(user string) time.Time {
+	h.t.Helper()
+	list, err := h.service.People.WebSessions(h.t.Context(), root, user)
+	if err != nil || len(list) != 1 {
+		h.t.Fatalf("the sessions of %s: %v, %v", user, list, err)
+	}
+	return list[0].Seen
+}
+
+// usedBefore has all sessions be last used so long ago, and returns when that was.
+func (h *house) usedBefore(user string, ago time.Duration) (at time.Time) {
+	h.t.Helper()
+	at = time.Now().UTC().Truncate(time.Second).Add(-ago)
+	all, err := h.service.Env.Store.SomeFiles(h.t.Context(), env.SessionFolder, env.SessionFolder)
+	if err != nil || len(all) != 1 {
+		h.t.Fatalf("%d sessions: %v", len(all), err)
+	}
+	for name := range all {
+		err := h.service.Env.Store.ChangeFile(h.t.Context(), name, func(before []byte) ([]byte, error) {
+			var w people.WebSession
+			if err := json.Unmarshal(before, &w); err != nil || w.User != user {
+				return nil, fmt.Errorf("%s: the session of %s: %w", name, w.User, err)
+			}
+			w.Seen = at
+			return json.Marshal(w)
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return at
 }
 
 func TestPasswordLink(t *testing.T) {

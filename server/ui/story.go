@@ -158,8 +158,7 @@ func newStory(run toolcrib.RunID, from toolcrib.Seq) *story {
 	return &story{Run: run, From: from, Last: from, calls: map[string]*item{}}
 }
 
-// storyOf returns the story of a run up to an event, or, if before is 0, up to its last one. open returns the data of
-// the form to decide about an approval, or nil.
+// storyOf returns the story of a run up to an event, or, if before is 0, up to its last one.
 func (p *page) storyOf(run service.Run, before toolcrib.Seq) (*story, error) {
 	last := run.LastSeq
 	if before > 1 && before <= last {
@@ -241,6 +240,16 @@ func (s *story) touch(i *item) {
 	if i != nil && !i.fresh {
 		i.fresh = true
 		s.changed = append(s.changed, i)
+	}
+}
+
+// touchWork marks the entries of work in progress as changed.
+func (s *story) touchWork() {
+	for _, i := range s.Items {
+		r, c := i.Round, i.Call
+		if r != nil && r.Open || c != nil && c.State == "running" && c.Waits == nil {
+			s.touch(i)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -15,22 +14,6 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/service/worker"
 )
-
-// maxForm is the most bytes of a form of these pages.
-const maxForm = 2 << 20
-
-// boundedForm returns the fields of a form that was sent.
-func boundedForm(p *page) (url.Values, error) {
-	p.R.Body = http.MaxBytesReader(p.W, p.R.Body, maxForm)
-	err := p.R.ParseForm()
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the form has more than %d bytes", large.Limit)
-	}
-	if err != nil {
-		return nil, bad("the form cannot be read")
-	}
-	return p.R.PostForm, nil
-}
 
 // toolView is the data of the template tool.
 type toolView struct {
@@ -128,10 +111,7 @@ const callPatience = 5 * time.Second
 
 // callTool makes a run of one call.
 func callTool(p *page) error {
-	sent, err := boundedForm(p)
-	if err != nil {
-		return err
-	}
+	sent := p.R.PostForm
 	tool, err := p.Service.Policy.Tool(p, p.Who, p.R.PathValue("name"))
 	if err != nil {
 		return err

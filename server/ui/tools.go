@@ -233,10 +233,7 @@ func toolRows(p *page) ([]toolRow, error) {
 
 // switchTool switches a tool or a group on or off, or resets it.
 func switchTool(p *page) error {
-	form, err := boundedForm(p)
-	if err != nil {
-		return err
-	}
+	form := p.R.PostForm
 	to := form.Get("to")
 	q := policy.SwitchRequest{
 		Tool: form.Get("tool"), Group: form.Get("group"), Enabled: to == "on", Reset: to == "reset",

@@ -3,10 +3,14 @@ package ui_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +47,8 @@ const twoCalls = "- tool_calls: [{name: write_file, arguments: {path: a.txt, con
 // mcpServer is an MCP server with tools of these names and texts.
 func mcpServer(t *testing.T, tools ...*sdk.Tool) string {
 	t.Helper()
-	server := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, nil)
+	server := sdk.NewServer(&sdk.Implementation{Name: hostileText, Title: hostileText, Version: hostileText},
+		&sdk.ServerOptions{Instructions: hostileText})
 	for _, one := range tools {
 		server.AddTool(one, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: hostileText}}}, nil
@@ -215,3 +220,59 @@ func TestTools_Hostile(t *testing.T) {
 		t.Errorf("a page of 1,000 tools: %d, %d bytes", status, len(text))
 	}
 }
+
+// Names of MCP servers and of their tools are text on the pages about tools, approvals and runs.
+func TestTools_HostileNames(t *testing.T) {
+	const foe, near = `a<img src=x onerror=b>c`, `a"><script>toolcribCanary(1)</script>`
+	names := []string{
+		"<img src=x onerror=toolcribCanary(1)>", `"onmouseover="toolcribCanary(1)`, "</a><script>toolcribCanary(1)", "javascript:toolcribCanary(1)",
+		"../../account", "\u202eexe.txt", "%2e%2e", "__proto__",
+	}
+	var tools []*sdk.Tool
+	for _, name := range names {
+		tools = append(tools, &sdk.Tool{
+			Name: name, Title: hostileText, Description: hostileText, InputSchema: json.RawMessage(`{"type":"object"}`),
+		})
+	}
+	address := mcpServer(t, tools...)
+	file, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		foe: map[string]string{"type": "http", "url": address}, near: map[string]string{"type": "http", "url": address},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // what is there is trusted
+	h := &house{t: t, dir: t.TempDir(), project: filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "toolcrib")}
+	if err := errors.Join(os.Mkdir(h.project, 0o700), os.WriteFile(filepath.Join(h.project, ".mcp.json"), file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	tool := unsafeInName.ReplaceAllString(foe+"__"+names[0], "_")
+	h.write("default.script", "- {tool_calls: [{name: "+tool+", arguments: {}, id: one}]}\n- {text: done}\n")
+	h.write("toolcrib.yaml", "providers: {default: {type: script, file: default.script}}\nagents: {default: {model: default/x}}\n")
+	h.start("127.0.0.1:0")
+	t.Cleanup(func() { h.stop() })
+	h.trusts(foe)
+	run := h.ask("boss", "default")
+	tab := h.tab("boss", browsertest.Options{}.Phone())
+	story, approval := "/runs/"+string(run.ID), "/approvals/"+run.Pending.ApprovalID
+	for _, path := range []string{
+		"/tools?q=onerror", "/tools?source=" + url.QueryEscape("mcp:"+foe), "/tools/" + tool, "/explain?q=onerror", "/explain?tool=" + tool,
+		"/", "/approvals", approval, approval + "/edit?call=one", story, story + "?view=timeline", "/audit?run=" + string(run.ID),
+	} {
+		h.calm(tab, path)
+		if text := browsertest.Eval[string](tab, "document.body.textContent"); path != "/" && !strings.Contains(text, tool) {
+			t.Errorf("%s does not show the tool", path)
+		}
+	}
+	tab.Visit(h.url + "/tools?q=onerror")
+	if text := browsertest.Eval[string](tab, "document.body.textContent"); !strings.Contains(text, "mcp:"+foe) {
+		t.Error("the name of the server is not shown as it is")
+	}
+	h.approveAll(h.token("boss"), &run)
+	for _, path := range []string{story, "/usage?by=tool", approval, "/approvals?show=decided"} {
+		h.calm(tab, path)
+	}
+}
+
+// unsafeInName matches characters that a tool's name cannot have.
+var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)

@@ -81,7 +81,11 @@ func (u *UI) Routes() []Route {
 // Serve answers a request of a route.
 func (u *UI) Serve(to Route, r Request) {
 	p := u.page(r)
-	if err := to.do(p); err != nil && !p.wrote {
+	err := p.readForm()
+	if err == nil {
+		err = to.do(p)
+	}
+	if err != nil && !p.wrote {
 		p.fail(err)
 	}
 }

@@ -34,10 +34,7 @@ export default function (root) {
 
   async function list() {
     const html = await part(location.pathname + location.search);
-    const focus = document.activeElement?.id;
-    if (html === null) return;
-    place(html);
-    if (focus) document.getElementById(focus)?.focus();
+    if (html !== null) place(html);
   }
 
   document.addEventListener("keydown", (event) => {
@@ -114,9 +111,10 @@ function ways(root) {
   show();
 }
 
+// notify shows a notification of the browser, unless the person is looking at the page.
 function notify(root, id) {
   const button = root.querySelector("[data-notify]");
-  if (!button || button.getAttribute("aria-pressed") !== "true") return;
+  if (document.hasFocus() || !button || button.getAttribute("aria-pressed") !== "true") return;
   try {
     const one = new Notification("toolcrib", { body: root.dataset.newWaiting, tag: id });
     one.onclick = () => { window.focus(); location.assign(`/approvals/${id}`); };

@@ -23,10 +23,17 @@ export function place(html, list) {
       const same = fresh.querySelector(`#${CSS.escape(details.id)}`);
       if (same) same.open = details.open;
     }
+    const focus = old.contains(document.activeElement) ? document.activeElement : null;
     old.replaceWith(fresh);
+    if (focus) [...fresh.querySelectorAll(focus.tagName)].find((e) => mark(e) === mark(focus))?.focus({ preventScroll: true });
   }
   if (fresh.isConnected) fresh.dispatchEvent(new Event("toolcrib:inserted", { bubbles: true }));
   return fresh;
+}
+
+// mark returns a text that only one of the links, buttons and summaries of a part has.
+function mark(e) {
+  return e.id || e.getAttribute("href") || (e.matches("summary") && e.parentNode.id) || `${e.name} ${e.value} ${e.textContent}`;
 }
 
 // typing reports whether somebody is typing in an element, or has typed something.

@@ -1,4 +1,4 @@
-// The live part of a run: its story grows while the run is active. A lost stream continues where it was.
+// The live part of a run: its story or its timeline grows while the run is active. A lost stream continues where it was.
 import { announce, place } from "./dom.js";
 
 const most = 400; // entries on a page; the oldest are left to a link
@@ -43,7 +43,7 @@ export default function live(root) {
   stay();
 
   function trim() {
-    const extra = list.children.length - most;
+    const extra = (list?.children.length ?? 0) - most; // a timeline has no list
     const link = root.querySelector("[data-earlier]");
     if (extra < 50 || !atEnd() || !link) return;
     for (let i = 0; i < extra; i++) list.firstElementChild.remove();
