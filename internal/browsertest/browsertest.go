@@ -241,14 +241,14 @@ func (b *Tab) Grant(permission string) {
 	}
 }
 
-// Hide opens another tab in front of this one.
+// Hide minimizes the window of the tab.
 func (b *Tab) Hide() {
 	b.t.Helper()
-	other, end := chromedp.NewContext(b)
-	b.t.Cleanup(end)
-	err := chromedp.Do(other)
+	at, err := chromedp.Call(b, browser.GetWindowForTarget, browser.GetWindowForTargetParams{})
 	if err == nil {
-		err = call(other, page.BringToFront, cdp.Empty{})
+		err = call(b, browser.SetWindowBounds, browser.SetWindowBoundsParams{
+			WindowID: at.WindowID, Bounds: &browser.Bounds{WindowState: browser.WindowStateMinimized},
+		})
 	}
 	if err != nil {
 		b.t.Fatal(err)

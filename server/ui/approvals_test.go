@@ -514,7 +514,9 @@ func TestN25_Notifications(t *testing.T) {
 	tab.Wait("[data-ready]")
 	browsertest.Eval[bool](tab, `{
 		window.shown = [];
-		window.Notification = class extends Notification { constructor(...all) { super(...all); shown.push(this); } };
+		window.Notification = class extends Notification {
+			constructor(...all) { super(...all); this.addEventListener("show", () => shown.push(this)); }
+		};
 		true;
 	}`)
 	tab.Click("[data-notify]")

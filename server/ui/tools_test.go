@@ -260,7 +260,7 @@ func TestTools_HostileNames(t *testing.T) {
 		"/", "/approvals", approval, approval + "/edit?call=one", story, story + "?view=timeline", "/audit?run=" + string(run.ID),
 	} {
 		h.calm(tab, path)
-		if text := browsertest.Eval[string](tab, "document.body.textContent"); path != "/" && !strings.Contains(text, tool) {
+		if text := browsertest.Eval[string](tab, "document.body.textContent"); path != "/" && !strings.Contains(text, tool[:30]) {
 			t.Errorf("%s does not show the tool", path)
 		}
 	}
