@@ -23,7 +23,7 @@ func (b *Tab) Back() {
 func (b *Tab) Reach(selector string) {
 	b.t.Helper()
 	for range maxSteps {
-		if Eval[bool](b, "document.activeElement.matches("+quoted(selector)+")") {
+		if Eval[bool](b, "!!document.activeElement?.matches("+quoted(selector)+")") {
 			return
 		}
 		b.Press(kb.Tab)

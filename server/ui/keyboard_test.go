@@ -60,20 +60,26 @@ func TestPages_Keyboard(t *testing.T) {
 		if path == approval || path == "/approvals" {
 			on.Wait("[data-ready]")
 		}
-		on.Walk()
+		walk(on)
 		h.skips(on)
 		_, pattern := mux.Handler(httptest.NewRequest(http.MethodGet, path, nil))
 		delete(left, pattern)
 	}
 	for _, path := range []string{"/", run, approval, "/tools?group=files", "/people/boss"} { // where bars are at the bottom
 		phone.Visit(h.url + path)
-		phone.Walk()
+		walk(phone)
 	}
 	for pattern, page := range left {
 		if page {
 			t.Errorf("%s: no page of it was tried", pattern)
 		}
 	}
+}
+
+// walk walks over a page, once its modules have shown their buttons.
+func walk(tab *browsertest.Tab) {
+	tab.Until(`document.readyState === "complete" && !document.querySelector("[data-module=reveal][hidden], .needs-script[hidden]")`)
+	tab.Walk()
 }
 
 // skips uses the link that leads to the content.

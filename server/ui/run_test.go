@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -219,36 +220,40 @@ func TestN25_StorySecondTap(t *testing.T) {
 
 // The timeline of a run grows while the run is active, also after a lost connection, and keeps the focus.
 func TestN25_TimelineLive(t *testing.T) {
-	h := open(t, map[string]string{"default": `
-- {text: "one", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 2s}
-- {text: "two", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 2s}
-- {text: "three", delay: 3s}
+	h := open(t, map[string]string{"late": "- {text: late, delay: 10m}\n", "default": `
+- {text: "one", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 1s}
+- {text: "two", tool_calls: [{name: list_directory, arguments: {path: "."}}], delay: 1s}
+- {text: "three", delay: 8s}
 `}, "")
 	relay := relaytest.New(t, strings.TrimPrefix(h.url, "http://"))
-	var run service.Run
-	h.post(h.token("boss"), "/api/runs", `{"input": "look", "detach": true}`, &run)
 	tab := h.tab("boss", browsertest.Options{})
 	tab.Expect("ERR_")
-	bars := func(n string) { tab.Until(`document.querySelectorAll(".bars li").length ` + n) }
-	tab.Visit("http://" + relay.Address() + "/runs/" + string(run.ID) + "?view=timeline")
-	tab.Wait("[data-state=open] .bars li")
-	browsertest.Eval[bool](tab, `window.still = true; document.querySelector(".bars a").focus(); true`)
-	took := browsertest.Eval[string](tab, `document.querySelector(".bars .num").innerText`)
-	tab.Until(`document.querySelector(".bars .num").innerText !== "` + took + `"`) // the bar of what is not over yet
-	bars("=== 3")
+	follow := func(agent string) (page string) {
+		var run service.Run
+		h.post(h.token("boss"), "/api/runs", `{"input": "look", "agent": "`+agent+`", "detach": true}`, &run)
+		page = "http://" + relay.Address() + "/runs/" + string(run.ID) + "?view=timeline"
+		tab.Visit(page)
+		tab.Wait("[data-state=open] .bars li")
+		browsertest.Eval[bool](tab, `window.still = true; document.querySelector(".bars a").focus(); true`)
+		return page
+	}
+	const bars = `[...document.querySelectorAll(".bars li")]`
+	follow("late")
+	took := browsertest.Eval[string](tab, bars+`[0].innerText`)
+	tab.Until(bars + `[0].innerText !== ` + strconv.Quote(took)) // work in progress
+	page := follow("default")
+	tab.Until(bars + `.length === 5`)
 	relay.Cut()
 	tab.WaitText(".live", "Connection lost")
 	relay.Heal()
-	bars("=== 5")
 	tab.WaitText(".run-head", "Completed")
 	tab.Until(`document.querySelector("#announce").textContent === "Completed"`)
 	if !browsertest.Eval[bool](tab, `window.still && document.activeElement === document.querySelector(".bars a")`) {
 		t.Error("the page was left, or the focus was lost")
 	}
-	live := browsertest.Eval[[]string](tab, `[...document.querySelectorAll(".bars li")].map((e) => e.innerText)`)
-	tab.Visit("http://" + relay.Address() + "/runs/" + string(run.ID) + "?view=timeline")
-	loaded := browsertest.Eval[[]string](tab, `[...document.querySelectorAll(".bars li")].map((e) => e.innerText)`)
-	if !slices.Equal(live, loaded) {
+	live := browsertest.Eval[[]string](tab, bars+`.map((e) => e.innerText)`)
+	tab.Visit(page)
+	if loaded := browsertest.Eval[[]string](tab, bars+`.map((e) => e.innerText)`); !slices.Equal(live, loaded) {
 		t.Errorf("live: %v\nloaded: %v", live, loaded)
 	}
 }
