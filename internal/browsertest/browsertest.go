@@ -27,7 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/npmtest"
 )
 
-// Timeout bounds what a tab waits for.
+// Timeout bounds the waits of a tab.
 const Timeout = 30 * time.Second
 
 // Canary is the function that hostile texts in tests call: CANARY(1).
@@ -36,7 +36,7 @@ const Canary = "toolcribCanary"
 // Options are the properties of a tab. The zero value is a desktop in light colors and English.
 type Options struct {
 	Width, Height int64 // 0 = 1280 by 800
-	Dark, Reduced bool  // what the system prefers
+	Dark, Reduced bool  // preferences of the system
 	NoScript      bool
 	Language      string // "" = en
 	Token         string // sent with each request; "" = none
@@ -144,7 +144,7 @@ func call[P, R any](ctx context.Context, command cdp.Command[P, R], params P) er
 	return err
 }
 
-// heard collects what a page must not do.
+// heard collects problems of the pages.
 func (b *Tab) heard(event any) {
 	problem := ""
 	switch e := event.(type) {

@@ -31,7 +31,7 @@ func (b *Tab) Reach(selector string) {
 	b.t.Fatalf("the Tab key does not lead to %s", selector)
 }
 
-// Walk presses Tab until the focus is back where it began, opens what is folded on the way, and then presses Shift+Tab
+// Walk presses Tab until the focus is back where it began, opens folded parts on the way, and then presses Shift+Tab
 // all the way back. The test fails for each element that is not reached, does not show that it has the focus, is out of
 // sight, or comes in another order than in the document.
 func (b *Tab) Walk() {

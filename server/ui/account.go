@@ -34,7 +34,7 @@ type accountView struct {
 	Said        string // key of a text; "" = none
 }
 
-// grants are what a user may use, by kind.
+// grants are the rights of a user, by kind.
 type grants struct {
 	All                  bool // no restriction
 	Agents, Tools, Other []string

@@ -121,8 +121,8 @@ func (p *page) said() string {
 // approvalView is the data of the page approval.
 type approvalView struct {
 	Decide   *deciding
-	Before   []before // what was decided about calls like these
-	Kept     []kept   // what is remembered for such calls
+	Before   []before // decisions on similar calls
+	Kept     []kept   // remembered approvals of such calls
 	Queue    []inboxItem
 	Prev     string // the approvals around this one in the inbox
 	Next     string
@@ -285,7 +285,7 @@ func (p *page) showEdit() error {
 	return p.render("approvaledit", http.StatusOK, e)
 }
 
-// edit approves a call with other arguments, or shows what they would change.
+// edit approves a call with other arguments, or shows their effect.
 func (p *page) edit() error {
 	e, err := p.editing()
 	if err != nil {
@@ -338,7 +338,7 @@ func (e *editView) read(p *page, from string) (json.RawMessage, error) {
 	return canonical, err
 }
 
-// previewEdit shows what a call would do with other arguments.
+// previewEdit shows the effect of a call with other arguments.
 func (p *page) previewEdit(e *editView, d service.Decision) error {
 	err := p.Service.Check(p, p.Who, e.Approval, d)
 	if err != nil && !errors.Is(err, agent.ErrFourEyes) { // another person may approve this

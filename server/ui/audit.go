@@ -44,12 +44,12 @@ type verified struct {
 	Took    time.Duration
 }
 
-// auditEntry is an entry with what its sentence has.
+// auditEntry is an entry with the parts of its sentence.
 type auditEntry struct {
 	store.AuditEntry
 	Say        string // key of its sentence
 	Who, About string
-	Details    string // what its kind has besides, as JSON
+	Details    string // other fields of its kind, as JSON
 }
 
 // audit answers with the page, for the query of the address.

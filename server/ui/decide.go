@@ -31,7 +31,7 @@ type deciding struct {
 	Scopes  []scope // for which the approval can be remembered
 	Covers  []cover // which calls it can be remembered for
 	Anyway  []string
-	Tainted bool // what is remembered does not apply to this run
+	Tainted bool // remembered approvals do not apply to this run
 	Next    string
 	Typed   typed
 }
@@ -42,7 +42,7 @@ type decidingCall struct {
 	Values []argument // of an object
 	Diff   []diffLine
 	Text   string // preview of another kind
-	Result string // what was typed as the result
+	Result string // result as it was typed
 	Edit   bool   // its arguments can be edited
 }
 
@@ -157,7 +157,7 @@ func diffLines(text string) []diffLine {
 	return all
 }
 
-// remembering adds what an approval of calls can be remembered for.
+// remembering adds the scopes and the calls for which an approval can be remembered.
 func (d *deciding) remembering(calls []journal.ApprovalItem) {
 	if len(calls) == 0 || !propose.Storable(calls) {
 		return
@@ -208,7 +208,7 @@ func coverOf(kind string, m *journal.Remembered, c *journal.ApprovalItem, many b
 	return one
 }
 
-// decide does what the form of an approval asks for. Its value do is a decision, or one with the ID of a call.
+// decide takes the form of an approval. Its value do is a decision, or one with the ID of a call.
 func (p *page) decide() error {
 	v, err := p.approval()
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *page) decideOn(v *service.Approval, do, call string) error {
 // maxReason bounds the reason of a decision, in bytes.
 const maxReason = 4 << 10
 
-// results adds what calls in doubt returned.
+// results adds the results of calls in doubt.
 func (p *page) results(v *service.Approval, d *service.Decision) error {
 	ids := d.Calls
 	if len(ids) == 0 {
@@ -336,7 +336,7 @@ func (p *page) after(v *service.Approval, do string) string {
 	return "/approvals/" + ids[0] + said
 }
 
-// conflict answers that a decision came too late, with who decided what and when. What was typed stays.
+// conflict answers that a decision came too late, with the decisions so far. The input is kept.
 func (p *page) conflict(v *service.Approval, cause error) error {
 	now, err := p.Service.Approval(p, p.Who, v.ID)
 	if err != nil {
@@ -348,7 +348,7 @@ func (p *page) conflict(v *service.Approval, cause error) error {
 	return p.again(now, http.StatusConflict, nil)
 }
 
-// again shows an approval with what was typed. form is the one with errors, or nil.
+// again shows an approval with the input. form is the one with errors, or nil.
 func (p *page) again(v *service.Approval, status int, form *field) error {
 	if form != nil && p.enhanced() {
 		return p.part("approval", "schema-errors", status, form.wrongs())

@@ -98,7 +98,7 @@ func (v *explainView) address(tool string, from int) string {
 	return "/explain?" + q.Encode()
 }
 
-// explain answers what each layer of the gate says about tools, or about a call.
+// explain shows the answers of the layers of the gate about tools, or about a call.
 func explain(p *page) error {
 	q := p.R.URL.Query()
 	from, _ := strconv.Atoi(q.Get("from")) // anything else is the beginning

@@ -22,7 +22,7 @@ type sse struct {
 	control *http.ResponseController
 }
 
-// sseTimeout bounds the time until a client has read what is written.
+// sseTimeout bounds the time until a client has read the data written.
 const sseTimeout = 30 * time.Second
 
 // maxStreams bounds the open streams of a user.
@@ -106,8 +106,8 @@ const (
 
 // live is the live part of the page of a run. It sends the events
 //
-//   - parts: {html, say}: entries of the story, or the timeline, and the head of the page, which replace those with their
-//     IDs, or follow the last entry; and a text to announce
+//   - parts: {html, say}: entries of the story, or the timeline, and the head of the page, which replace those with
+//     their IDs, or follow the last entry; and a text to announce
 //   - text: a list of [ID, text], to be added to the end of elements
 //   - end: the run has ended
 type live struct {
@@ -123,7 +123,7 @@ type live struct {
 	idle   bool              // it is time for a ping
 }
 
-// delta is a piece of what the model is writing.
+// delta is a piece of a reply in progress.
 type delta struct {
 	part string // text, thinking, or a call
 	name string // of a new call
@@ -137,7 +137,7 @@ type parts struct {
 	Say  string   `json:"say,omitempty"`
 }
 
-// followRun streams what happens in a run after an event.
+// followRun streams the events of a run after a given one.
 func followRun(p *page) error {
 	run, err := p.Service.FindRun(p, p.Who, p.R.PathValue("id"))
 	if err != nil {
@@ -288,7 +288,7 @@ func (l *live) delta(d delta) {
 	l.deltas = append(l.deltas, d)
 }
 
-// flush sends what has come since it was called last.
+// flush sends the changes since its last call.
 func (l *live) flush() error {
 	open := l.story.round != nil && l.story.round.Round.Open
 	if l.stale || len(l.deltas) > 0 && !open {
@@ -378,7 +378,7 @@ func (l *live) around(out *parts) error {
 	return err
 }
 
-// said returns what is announced about an entry, or "". Each is announced once.
+// said returns the announcement of an entry, or "". Each is announced once.
 func (l *live) said(i *item) string {
 	say := func(key string, args ...any) string {
 		if i.added {
@@ -398,7 +398,7 @@ func (l *live) said(i *item) string {
 	return ""
 }
 
-// sendText sends what the model is writing, if its request is still open.
+// sendText sends the reply in progress, if its request is still open.
 func (l *live) sendText() error {
 	var pieces [][2]string
 	var html []string

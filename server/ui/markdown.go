@@ -75,7 +75,7 @@ func (m *markdown) render(text string) template.HTML {
 	return template.HTML(strings.TrimSpace(string(clean))) //nolint:gosec // sanitized
 }
 
-// asText renders what would be HTML or an image of another server as text.
+// asText renders HTML and images of other servers as text.
 type asText struct{}
 
 // RegisterFuncs implements [renderer.NodeRenderer].

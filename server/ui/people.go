@@ -31,7 +31,7 @@ func peopleRoutes() []Route {
 // maxPeople bounds the users on a page; a search finds the others.
 const maxPeople = 200
 
-// trusts are the levels of trust, by what the form calls them.
+// trusts are the levels of trust, by their names in the form.
 var trusts = []string{
 	people.UnknownTrust, string(toolcrib.TrustMember), string(toolcrib.TrustTrusted), string(toolcrib.TrustAnchor),
 }
@@ -131,7 +131,7 @@ func (p *page) showPerson(link *people.PasswordLink) (err error) {
 	return p.render("person", http.StatusOK, v)
 }
 
-// editUser changes what differs from what is stored. The form says which state it shows.
+// editUser changes the fields that differ from the stored ones. The form says which state it shows.
 func editUser(p *page) error {
 	now, err := p.Service.People.User(p, p.Who, p.R.PathValue("name"))
 	if err != nil {

@@ -31,7 +31,7 @@ func playgroundRoutes() []Route {
 	}
 }
 
-// choice is what a person chose for the next run. All but the prompt and its files is in the address of the page.
+// choice has the settings of the next run. All but the prompt and its files is in the address of the page.
 type choice struct {
 	Agent, Model, Session string
 	ReadOnly              bool
@@ -108,7 +108,7 @@ func (c choice) request(p *page) (r service.StartRequest, err error) {
 // maxFormMemory is how much of a form is kept in memory; the rest is in temporary files while the form is read.
 const maxFormMemory = 4 << 20
 
-// formChoice reads the form of the playground. With an error it returns what it has read.
+// formChoice reads the form of the playground. With an error it returns the fields read so far.
 func (p *page) formChoice() (c choice, err error) {
 	err = p.R.ParseMultipartForm(maxFormMemory)
 	if errors.Is(err, http.ErrNotMultipart) {
@@ -185,7 +185,7 @@ func (p *page) begin(c choice) (run service.Run, err error) {
 	return p.Service.FindRun(p, p.Who, string(drive.ID()))
 }
 
-// playgroundAgain shows the page with an error and with what was typed. A module shows the error in its form.
+// playgroundAgain shows the page with an error and the input. A module shows the error in its form.
 func (p *page) playgroundAgain(c choice, err error) error {
 	if p.enhanced() {
 		return err

@@ -63,14 +63,14 @@ const (
 	barStep, barOffset, barHeight          = 44, 20, 16
 )
 
-// Bounds of what a plot shows.
+// Bounds of plots.
 const (
 	maxColumns = 366
 	minColumns = 14 // as wide as that many are single columns
 	maxBars    = 10
 )
 
-// measure is what a plot shows of a row, in parts.
+// measure is a measure of a row, in parts.
 type measure struct {
 	name, unit string
 	parts      []string
@@ -126,7 +126,7 @@ func plotsOf(q usageAsked, rows []store.UsageRow) (all []plot) {
 	return all
 }
 
-// plotValue is what a plot shows of a row.
+// plotValue is the value of a row in a plot.
 type plotValue struct {
 	label   string
 	parts   []float64

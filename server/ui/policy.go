@@ -75,7 +75,7 @@ func (p *page) typedLab() (*labView, error) {
 	return v, nil
 }
 
-// inLab answers with the page, what was typed, and what do adds to it; a module gets only the part.
+// inLab answers with the page, the input and the result of do; a module gets only the part.
 func inLab(part string, do func(p *page, v *labView) error) func(*page) error {
 	return func(p *page) error {
 		v, err := p.typedLab()

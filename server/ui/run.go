@@ -107,7 +107,7 @@ func showRun(p *page) error {
 	return p.render("run", http.StatusOK, d)
 }
 
-// fill adds what is in the journal of the run.
+// fill adds the content of the journal of the run.
 func (p *page) fill(d *runPage, run service.Run, before toolcrib.Seq) (err error) {
 	for e, err := range p.Service.JournalAfter(p, p.Who, run.ID, 0) {
 		if err != nil {
@@ -147,7 +147,7 @@ type eventPage struct {
 	Kind     toolcrib.Kind
 	JSON     string
 	Hash     string
-	// For a request to a model: what it read.
+	// For a request to a model: its input.
 	System   string
 	Messages []toolcrib.Message
 	More     int // earlier messages that are left out
@@ -196,7 +196,7 @@ func showEvent(p *page) error {
 	return p.render("event", http.StatusOK, d)
 }
 
-// asked adds what the model read.
+// asked adds the input of the model.
 func (d *eventPage) asked(b *journal.ModelRequest, before *core.State) {
 	d.Request, d.System, d.Messages = b, before.Start.System, before.Messages
 	if b.Model < len(before.Models) {

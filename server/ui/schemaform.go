@@ -405,7 +405,7 @@ func (one *field) pattern() *lazyregexp.Regexp {
 	return numberPattern
 }
 
-// read returns the value that a form was sent with, and keeps what was typed in the fields. It returns nil if nothing
+// read returns the value that a form was sent with, and keeps the input in the fields. It returns nil if nothing
 // was given, or if a field has an error: see [field.valid].
 func (one *field) read(sent url.Values) json.RawMessage {
 	one.Error, one.Detail = "", ""

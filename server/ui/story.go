@@ -106,7 +106,7 @@ type callPart struct {
 	Began   time.Time
 	Ended   time.Time
 	Child   *journal.ChildStarted
-	Waits   *journal.Pending // what the child run waits for
+	Waits   *journal.Pending // decision that the child run waits for
 	Gone    *journal.ChildEnded
 }
 
@@ -165,7 +165,7 @@ func (p *page) storyOf(run service.Run, before toolcrib.Seq) (*story, error) {
 		last = before - 1
 	}
 	s := newStory(run.ID, last-min(last, storyEvents))
-	if s.From > 0 { // what the run was asked has one event of its own
+	if s.From > 0 { // the prompt has an event of its own
 		s.Earlier = s.From + 1
 	}
 	for e, err := range p.Service.JournalAfter(p, p.Who, run.ID, s.From) {
@@ -435,7 +435,7 @@ func (s *story) person(e toolcrib.Event) {
 	}
 }
 
-// grantedText lists what a person added to the limits of a run.
+// grantedText lists the additions to the limits of a run.
 func grantedText(b *journal.Granted) string {
 	var all []string
 	add := func(set bool, format string, v any) {

@@ -169,7 +169,7 @@ func startCall(p *page, sent url.Values, raw json.RawMessage) (*worker.Drive, er
 	return p.Pool.Start(context.WithoutCancel(p.Context), p.Who, r)
 }
 
-// again shows the form once more with what was typed and an error. A module shows the error in the form itself.
+// again shows the form once more with the input and an error. A module shows the error in the form itself.
 func (c typedCall) again(p *page, err error) error {
 	if c.err = err; p.enhanced() {
 		return err

@@ -99,7 +99,7 @@ func (t *toolRow) About() string {
 	return about
 }
 
-// Why returns the key of the text that says by what a tool is on or off.
+// Why returns the key of the reason for which a tool is on or off.
 func (t *toolRow) Why() string {
 	switch {
 	case t.Unusable != "":

@@ -1,5 +1,5 @@
 // Package ui has the web pages of toolcrib: HTML from templates, a style sheet and small JavaScript modules. Pages
-// show what the service answers to the person who is signed in, and send its decisions; they make none. Whatever a
+// show the answers of the service to the person who is signed in, and send decisions; they make none. Whatever a
 // model, a tool or a file wrote is escaped or sanitized, and no page has code of its own: the modules are files, and
 // the Content-Security-Policy permits nothing else.
 package ui
@@ -20,7 +20,7 @@ type Options struct {
 	Web     *websession.Sessions
 	Log     *slog.Logger
 	Version string
-	// Readable returns an error as who may read it. It logs what is left out, under the ID of the request.
+	// Readable returns an error as who may read it. It logs the rest, under the ID of the request.
 	Readable func(r Request, err error) *toolcrib.Error
 }
 

@@ -26,7 +26,7 @@ func usageRoutes() []Route {
 // usageDays is the period that is shown if the address names none.
 const usageDays = 30
 
-// asked is what the address asks for: a query, and the days as they are in the form.
+// usageAsked is the query of the address, with the days as they are in the form.
 type usageAsked struct {
 	store.UsageQuery
 	Since, Until string // days, or ""

@@ -1,4 +1,4 @@
-// The inbox, and the page of an approval: they follow what others decide, have keys, and can notify.
+// The inbox, and the page of an approval: they follow the decisions of others, have keyboard shortcuts, and can notify.
 import { announce, parse, place } from "./dom.js";
 
 const settle = 600; // milliseconds in which a key that is held does not decide about the next approval, as in the style
@@ -20,7 +20,7 @@ export default function (root) {
     if (fresh.length > 0) announce(root.dataset.newWaiting);
   });
 
-  // outcome shows what was decided elsewhere. What was typed stays.
+  // outcome shows a decision made elsewhere. The input is kept.
   async function outcome() {
     const html = await part(location.pathname);
     if (html === null || over) return;
@@ -59,7 +59,7 @@ export default function (root) {
   root.dataset.ready = "yes";
 }
 
-// keys returns what the keys do. They do nothing where there is nothing to do.
+// keys returns the actions of the keys. They do nothing without their buttons.
 function keys(root) {
   const click = (name) => () => root.querySelector(`[data-key=${name}]:not([disabled])`)?.click();
   return {

@@ -8,8 +8,8 @@ export function parse(html) {
   return template.content;
 }
 
-// place puts a part of a page where the element with its id is, or else at the end of a list. What is open stays open,
-// and what has the focus or was typed stays. Returns the new element.
+// place puts a part of a page where the element with its id is, or else at the end of a list. Open details stay
+// open, and the focus and the input are kept. Returns the new element.
 export function place(html, list) {
   const fresh = parse(html).firstElementChild;
   if (!fresh) return null;

@@ -1,4 +1,4 @@
-// Forms with data-part are sent without leaving the page: an error is shown in the form, with what was typed. Any form
+// Forms with data-part are sent without leaving the page: an error is shown in the form, with the input. Any form
 // is sent once, however often its button is pressed.
 import { parse } from "./dom.js";
 

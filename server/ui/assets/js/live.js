@@ -35,7 +35,7 @@ export default function live(root) {
     },
   };
 
-  // A decision leaves the page where it is: the stream shows what follows.
+  // A decision leaves the page where it is: the stream shows the rest.
   function stay() {
     for (const form of root.querySelectorAll("form[data-decide]")) form.dataset.part = "stay";
   }

@@ -1,4 +1,4 @@
-// A button that shows what is typed into a field for a password, until the form is sent.
+// A button that shows the text of a field for a password, until the form is sent.
 export default function reveal(button) {
   const field = document.getElementById(button.getAttribute("aria-controls"));
   const show = (yes) => {
