@@ -18,10 +18,14 @@ const (
 	CodeTokenRevoked      Code = "token_revoked"
 	CodeForbidden         Code = "forbidden"
 	CodeScopeInsufficient Code = "token_scope_insufficient"
+	CodeSignature         Code = "invalid_signature"    // of a message between nodes
+	CodeRevoked           Code = "revoked"              // who issued the token, or the node
+	CodeFederation        Code = "federation_forbidden" // between communities of nodes
 	CodeNotFound          Code = "not_found"
 	CodeTimeout           Code = "timeout"
 	CodeConflict          Code = "conflict"
 	CodeTokenExpired      Code = "token_expired" // also if not valid yet
+	CodeExpired           Code = "expired"       // a message between nodes; also if not valid yet
 	CodeTooLarge          Code = "too_large"
 	CodeRateLimited       Code = "rate_limited"
 	CodeCapacityExceeded  Code = "capacity_exceeded"
@@ -29,6 +33,7 @@ const (
 	CodeNotImplemented    Code = "not_implemented"
 	CodeProviderFailed    Code = "provider_failed"
 	CodeOverloaded        Code = "overloaded"
+	CodePartition         Code = "partition" // the connection to the other node was lost; the call may have happened
 )
 
 // Error is an error for the caller of an operation. Message says what is wrong, where, and what to do;

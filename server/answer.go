@@ -22,7 +22,8 @@ var statuses = map[toolcrib.Code]int{
 	toolcrib.CodeScopeInsufficient: 403, toolcrib.CodeNotFound: 404, toolcrib.CodeTimeout: 408,
 	toolcrib.CodeConflict: 409, toolcrib.CodeTokenExpired: 410, toolcrib.CodeTooLarge: 413,
 	toolcrib.CodeRateLimited: 429, toolcrib.CodeCapacityExceeded: 429, toolcrib.CodeNotImplemented: 501,
-	toolcrib.CodeProviderFailed: 502, toolcrib.CodeOverloaded: 503,
+	toolcrib.CodeProviderFailed: 502, toolcrib.CodeOverloaded: 503, toolcrib.CodeSignature: 401, toolcrib.CodeRevoked: 403,
+	toolcrib.CodeFederation: 403, toolcrib.CodeExpired: 410, toolcrib.CodePartition: 503,
 }
 
 // maxMessage bounds the message of an error, in bytes: it may repeat input.
