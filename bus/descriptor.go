@@ -1,9 +1,11 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -78,41 +80,13 @@ func orNull(raw json.RawMessage) json.RawMessage {
 
 // check returns the descriptor with its defaults, or an error.
 func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error) {
-	bad := func(format string, args ...any) (Descriptor, error) {
-		return d, toolcrib.Errorf(toolcrib.CodeBadRequest, d.Name.String()+": "+format, args...)
-	}
-	if _, err := ParseName(d.Name.String()); err != nil {
-		return d, err
-	}
 	d.Description = guard.Clip(guard.Clean(d.Description), maxDescription)
-	if d.Stability == "" {
-		d.Stability = Stable
-	}
-	if d.MaxConcurrent == 0 {
-		d.MaxConcurrent = DefaultMaxConcurrent
-	}
-	if d.Trust == "" {
-		d.Trust = toolcrib.TrustMember
-	}
-	if d.Timeout == 0 {
-		d.Timeout = DefaultTimeout
-	}
-	switch {
-	case !slices.Contains([]string{Stable, Beta, Experimental}, d.Stability):
-		return bad("unknown stability %+q (valid: stable, beta, experimental)", guard.Clip(d.Stability, 64))
-	case d.Trust != TrustSelf && rank(d.Trust) == 0:
-		return bad("unknown trust_required %+q (valid: member, trusted, anchor, self)", guard.Clip(string(d.Trust), 64))
-	case d.MaxConcurrent < 0 || d.MaxConcurrent > mostConcurrent:
-		return bad("max_concurrent must be 1 to %d", mostConcurrent)
-	case d.Timeout < 0 || d.Timeout > MaxTimeout:
-		return bad("the timeout must be at most %s", MaxTimeout)
-	case len(d.Params) > maxParams:
-		return bad("more than %d params", maxParams)
-	}
-	for name, values := range d.Params {
-		if len(values) > maxParamValues {
-			return bad("more than %d values of %+q", maxParamValues, guard.Clip(name, 64))
-		}
+	d.Stability = cmp.Or(d.Stability, Stable)
+	d.MaxConcurrent = cmp.Or(d.MaxConcurrent, DefaultMaxConcurrent)
+	d.Trust = cmp.Or(d.Trust, toolcrib.TrustMember)
+	d.Timeout = cmp.Or(d.Timeout, DefaultTimeout)
+	if err := d.bounds(); err != nil {
+		return d, err
 	}
 	for _, s := range []*json.RawMessage{&d.Request, &d.Response, &d.Stream} {
 		if len(*s) == 0 {
@@ -129,9 +103,37 @@ func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error
 	}
 	raw, err := json.Marshal(d)
 	if err != nil || len(raw) > maxDescriptorBytes {
-		return bad("its description must be JSON of at most %d bytes", maxDescriptorBytes)
+		return d, toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: its description must be JSON of at most %d bytes", d.Name, maxDescriptorBytes)
 	}
 	return d, nil
+}
+
+// bounds returns an error if a field is out of range.
+func (d *Descriptor) bounds() error {
+	bad := func(format string, args ...any) error {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %s", d.Name, fmt.Sprintf(format, args...))
+	}
+	if _, err := ParseName(d.Name.String()); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains([]string{Stable, Beta, Experimental}, d.Stability):
+		return bad("unknown stability %+q (valid: stable, beta, experimental)", guard.Clip(d.Stability, 64))
+	case d.Trust != TrustSelf && rank(d.Trust) == 0:
+		return bad("unknown trust_required %+q (valid: member, trusted, anchor, self)", guard.Clip(string(d.Trust), 64))
+	case d.MaxConcurrent < 1 || d.MaxConcurrent > mostConcurrent:
+		return bad("max_concurrent must be 1 to %d", mostConcurrent)
+	case d.Timeout <= 0 || d.Timeout > MaxTimeout:
+		return bad("the timeout must be at most %s", MaxTimeout)
+	case len(d.Params) > maxParams:
+		return bad("more than %d params", maxParams)
+	}
+	for name, values := range d.Params {
+		if len(values) > maxParamValues {
+			return bad("more than %d values of %+q", maxParamValues, guard.Clip(name, 64))
+		}
+	}
+	return nil
 }
 
 // rank orders levels of trust; those that are unknown come first.

@@ -1,6 +1,15 @@
 package bus
 
-import "strings"
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/guard"
+)
 
 // Alternatives is the cause of some errors with the code not_found or schema_mismatch: what could be called instead.
 type Alternatives struct {
@@ -10,5 +19,86 @@ type Alternatives struct {
 }
 
 func (a *Alternatives) Error() string {
-	return "alternatives: " + strings.Join(a.Capabilities, ", ") + " " + a.SchemaHash
+	nodes := make([]string, len(a.Nodes))
+	for i, key := range a.Nodes {
+		nodes[i] = string(key)
+	}
+	return "instead: " + strings.Join(append(append(nodes, a.Capabilities...), a.SchemaHash), " ")
+}
+
+// errorBody is an error as it is sent to another node.
+type errorBody struct {
+	Code         toolcrib.Code `json:"error"`
+	Message      string        `json:"message,omitempty"`
+	RetryAfter   int64         `json:"retry_after_ms,omitempty"`
+	Ref          string        `json:"ref,omitempty"`
+	Capabilities []string      `json:"alt_capabilities,omitempty"`
+	Nodes        []Key         `json:"alt_nodes,omitempty"`
+	SchemaHash   string        `json:"schema_hash_expected,omitempty"`
+}
+
+const (
+	maxMessage      = 4 << 10 // bytes of an error's message
+	maxErrorBytes   = 32 << 10
+	maxAlternatives = 16
+	maxRetryAfter   = time.Hour
+)
+
+// sentCodes are the codes that are sent to other nodes. Others become internal_error.
+var sentCodes = []toolcrib.Code{
+	toolcrib.CodeBadRequest, toolcrib.CodeSchemaMismatch, toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid,
+	toolcrib.CodeTokenRevoked, toolcrib.CodeForbidden, toolcrib.CodeScopeInsufficient, toolcrib.CodeSignature,
+	toolcrib.CodeRevoked, toolcrib.CodeFederation, toolcrib.CodeNotFound, toolcrib.CodeTimeout, toolcrib.CodeConflict,
+	toolcrib.CodeTokenExpired, toolcrib.CodeExpired, toolcrib.CodeTooLarge, toolcrib.CodeRateLimited,
+	toolcrib.CodeCapacityExceeded, toolcrib.CodeInternal, toolcrib.CodeNotImplemented, toolcrib.CodeProviderFailed,
+	toolcrib.CodeOverloaded, toolcrib.CodePartition,
+}
+
+// EncodeError returns the JSON form of an error: {error, message, retry_after_ms, ref, alt_capabilities, alt_nodes,
+// schema_hash_expected}. Only the code of an error that is not a [*toolcrib.Error] is shown.
+func EncodeError(err error) json.RawMessage {
+	body := errorBody{Code: toolcrib.CodeOf(err)}
+	var e *toolcrib.Error
+	if errors.As(err, &e) {
+		body.Message, body.RetryAfter, body.Ref = guard.Clip(e.Message, maxMessage), e.RetryAfter.Milliseconds(), e.Ref
+	}
+	var a *Alternatives
+	if errors.As(err, &a) {
+		body.Capabilities = a.Capabilities[:min(len(a.Capabilities), maxAlternatives)]
+		body.Nodes = a.Nodes[:min(len(a.Nodes), maxAlternatives)]
+		body.SchemaHash = a.SchemaHash
+	}
+	raw, _ := json.Marshal(body) // does not fail
+	return raw
+}
+
+// DecodeError reads the JSON form of an error. It returns an error with internal_error for other text.
+func DecodeError(raw []byte) *toolcrib.Error {
+	var body errorBody
+	canonical, err := guard.JSONLimits{MaxBytes: maxErrorBytes}.Canonical(raw)
+	if err == nil {
+		err = json.Unmarshal(canonical, &body)
+	}
+	if err != nil || !slices.Contains(sentCodes, body.Code) {
+		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the other node failed, and its error cannot be read", Err: err}
+	}
+	e := &toolcrib.Error{
+		Code: body.Code, Message: guard.Clip(guard.Clean(body.Message), maxMessage), Ref: guard.Clip(guard.Clean(body.Ref), 128),
+	}
+	e.RetryAfter = min(max(0, time.Duration(min(body.RetryAfter, maxRetryAfter.Milliseconds()))*time.Millisecond), maxRetryAfter)
+	a := &Alternatives{SchemaHash: guard.Clip(guard.Clean(body.SchemaHash), 128)}
+	for _, name := range body.Capabilities[:min(len(body.Capabilities), maxAlternatives)] {
+		if _, err := ParseName(name); err == nil {
+			a.Capabilities = append(a.Capabilities, name)
+		}
+	}
+	for _, key := range body.Nodes[:min(len(body.Nodes), maxAlternatives)] {
+		if _, err := ParseKey(string(key)); err == nil {
+			a.Nodes = append(a.Nodes, key)
+		}
+	}
+	if len(a.Capabilities) > 0 || len(a.Nodes) > 0 || a.SchemaHash != "" {
+		e.Err = a
+	}
+	return e
 }

@@ -2,11 +2,15 @@ package bus
 
 import (
 	"context"
+	"crypto/cipher"
 	"encoding/json"
+	"io"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Hop is one node on the way of a call, and for whom it asked.
@@ -57,7 +61,7 @@ type Frame struct {
 // reference, under which it is logged.
 type Handler func(ctx context.Context, x *Exchange) (json.RawMessage, error)
 
-// Exchange is a call in flight, at either end.
+// Exchange is a call in flight, at either end. It is safe for concurrent use.
 type Exchange struct {
 	ID   string
 	Name Name // as offered
@@ -68,18 +72,430 @@ type Exchange struct {
 	Body    json.RawMessage // {params, input} in canonical form
 	Session string
 	Trace   string
+
+	node             *Node
+	id               exchangeID
+	serving          bool
+	peer             Address         // of the other end
+	in, out          cipher.AEAD     // nil within this node
+	salt             salt            // of the messages that this end sends
+	other            *Exchange       // within this node
+	hops             []signedHop     // of the serving end
+	stream, response json.RawMessage // schemas
+	started          time.Time
+	idempotent       bool
+	onEnd            func(error) // called once, without the lock; may be nil
+
+	sending sync.Mutex // held for all parts of a content
+
+	mu        sync.Mutex
+	link      link
+	outbox    []message
+	pumping   bool          // somebody sends the outbox
+	waiting   chan struct{} // closed at the next change; nil if nobody waits
+	first     kind          // kindReady or kindAccepted, the last that was received
+	body      []byte        // rest of the body, of the serving end
+	hasBody   bool
+	ending    bool // the last message is being sent
+	ended     bool
+	result    json.RawMessage
+	err       error
+	toldError bool                    // by the other end
+	heardSalt salt                    // of its messages
+	stop      context.CancelCauseFunc // of the handler's context, or of the timeout
+	bytesIn   int
+	bytesOut  int
+	count     int // frames
 }
 
-// Send sends a frame to the other end. It blocks while 16 messages wait to be received there.
-func (x *Exchange) Send(ctx context.Context, f Frame) error { panic("") }
+const maxEvent = 64
+
+// errCanceled is the end of a call that its caller has canceled.
+var errCanceled = context.Canceled
+
+// Send sends a frame to the other end. It blocks while 16 messages wait there.
+func (x *Exchange) Send(ctx context.Context, f Frame) error {
+	if !validEvent(f.Event) {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "a frame cannot have the event %+q", guard.Clip(f.Event, maxEvent))
+	}
+	switch {
+	case len(f.Data) == 0:
+		f.Data = json.RawMessage("null")
+	case len(f.Data) > MaxFrame:
+		return toolcrib.Errorf(toolcrib.CodeTooLarge, "a frame has at most %d bytes", MaxFrame)
+	case !json.Valid(f.Data):
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the data of a frame is not JSON")
+	}
+	if x.serving {
+		if err := x.node.valid(x.stream, f.Data, "a frame of "+x.Name.String()); err != nil {
+			return err
+		}
+	}
+	payload := append(append([]byte{byte(len(f.Event))}, f.Event...), f.Data...)
+	x.mu.Lock()
+	x.count++
+	x.bytesOut += len(f.Data)
+	x.mu.Unlock()
+	return x.sendParts(ctx, kindFrame, payload)
+}
+
+func validEvent(event string) bool {
+	for i := range len(event) {
+		if c := event[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return event != "" && len(event) <= maxEvent && event != "done" && event != "error" && event != "accepted"
+}
+
+// sendParts sends a counted content, when there is room for it. The parts of two contents are not mixed: one end sends
+// frames from one goroutine at a time.
+func (x *Exchange) sendParts(ctx context.Context, k kind, payload []byte) error {
+	x.sending.Lock()
+	defer x.sending.Unlock()
+	for first := true; first || len(payload) > 0; first = false {
+		part := payload[:min(len(payload), partBytes)]
+		payload = payload[len(part):]
+		of := k
+		if len(payload) > 0 {
+			of |= more
+		}
+		err := x.await(ctx, func() bool {
+			ready := x.ended || x.ending && k == kindFrame || x.link.room()
+			if ready && !x.ended && !(x.ending && k == kindFrame) {
+				x.put(of, part)
+			}
+			return ready
+		})
+		x.flush()
+		if err == nil {
+			err = x.over(k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// over returns an error if the exchange has ended.
+func (x *Exchange) over(k kind) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.ended && x.err != nil:
+		return x.err
+	case x.ended, x.ending && k == kindFrame:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "the call has ended")
+	}
+	return nil
+}
 
 // Recv returns the next frame. After the last one it returns io.EOF if the call succeeded, and otherwise a
-// [*toolcrib.Error]. At the serving end it also returns an error when the call ends.
-func (x *Exchange) Recv(ctx context.Context) (Frame, error) { panic("") }
+// [*toolcrib.Error], or [context.Canceled] if it was canceled.
+func (x *Exchange) Recv(ctx context.Context) (f Frame, err error) {
+	var payload []byte
+	got := false
+	err = x.await(ctx, func() bool {
+		if payload, got = x.link.frame(); got {
+			x.acknowledge()
+		}
+		return got || x.ended || x.ending
+	})
+	x.flush()
+	switch {
+	case err != nil:
+		return f, err
+	case !got:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.err != nil {
+			return f, x.err
+		}
+		return f, io.EOF
+	}
+	f, err = x.readFrame(payload)
+	if err != nil {
+		x.fail(err)
+	}
+	return f, err
+}
+
+// readFrame reads a frame that the other end has sent.
+func (x *Exchange) readFrame(payload []byte) (f Frame, err error) {
+	broken := func(err error) (Frame, error) {
+		return Frame{}, &toolcrib.Error{
+			Code: toolcrib.CodeSchemaMismatch, Message: "the other node has sent a frame that cannot be read", Err: err,
+		}
+	}
+	if len(payload) == 0 || len(payload) < 1+int(payload[0]) {
+		return broken(nil)
+	}
+	f.Event = string(payload[1 : 1+payload[0]])
+	f.Data, err = guard.JSONLimits{MaxBytes: MaxFrame, MaxDepth: maxSchemaDepth}.Canonical(payload[1+payload[0]:])
+	if err != nil || !validEvent(f.Event) {
+		return broken(err)
+	}
+	if !x.serving {
+		err = x.node.valid(x.stream, f.Data, "a frame of "+x.Name.String())
+	}
+	return f, err
+}
 
 // Result waits for the end of the call, and returns its result. It drops remaining frames.
-func (x *Exchange) Result(ctx context.Context) (json.RawMessage, error) { panic("") }
+func (x *Exchange) Result(ctx context.Context) (json.RawMessage, error) {
+	err := x.await(ctx, func() bool {
+		for got := true; got; {
+			_, got = x.link.frame()
+		}
+		x.acknowledge()
+		return x.ended
+	})
+	x.flush()
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.result, x.err
+}
 
-// Cancel ends the call. The context of its handler ends within 200 ms unless the network is cut. The caller must have
-// called Cancel, or seen the end, for each exchange.
-func (x *Exchange) Cancel() { panic("") }
+// Cancel ends the call, unless it has ended. The context of its handler ends at once, if the network carries that.
+func (x *Exchange) Cancel() { x.cancel(errCanceled) }
+
+func (x *Exchange) cancel(cause error) {
+	x.mu.Lock()
+	switch {
+	case x.ended:
+	case !x.serving:
+		x.put(kindCancel, nil)
+	case !x.ending:
+		x.put(kindError, EncodeError(cause))
+	}
+	x.mu.Unlock()
+	x.flush()
+	x.end(nil, cause)
+}
+
+// fail ends a call because of the other end.
+func (x *Exchange) fail(err error) { x.cancel(err) }
+
+// await waits until ready, which is called with the lock, returns true.
+func (x *Exchange) await(ctx context.Context, ready func() bool) error {
+	for {
+		x.mu.Lock()
+		if ready() {
+			x.mu.Unlock()
+			return nil
+		}
+		if x.waiting == nil {
+			x.waiting = make(chan struct{})
+		}
+		changed := x.waiting
+		x.mu.Unlock()
+		x.flush() // ready may have acknowledged frames
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// changed wakes who waits. It needs the lock.
+func (x *Exchange) changed() {
+	if x.waiting != nil {
+		close(x.waiting)
+		x.waiting = nil
+	}
+}
+
+// put adds a message to the outbox. It needs the lock.
+func (x *Exchange) put(k kind, payload []byte) {
+	x.outbox = append(x.outbox, x.link.send(time.Now(), k, payload))
+}
+
+// acknowledge tells the other end what was used, if that is due. It needs the lock.
+func (x *Exchange) acknowledge() {
+	if m, due := x.link.ack(time.Now(), false); due && !x.ended {
+		x.outbox = append(x.outbox, m)
+	}
+}
+
+// flush sends the outbox, in order, unless another goroutine does.
+func (x *Exchange) flush() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.pumping {
+		return
+	}
+	x.pumping = true
+	for len(x.outbox) > 0 {
+		out := x.outbox
+		x.outbox = nil
+		x.mu.Unlock()
+		for _, m := range out {
+			x.transmit(m)
+		}
+		x.mu.Lock()
+	}
+	x.pumping = false
+}
+
+func (x *Exchange) transmit(m message) {
+	if x.other != nil {
+		x.other.receive(m)
+		return
+	}
+	// A message that cannot be sent is a lost one.
+	_ = x.node.o.Transport.Send(x.peer, sealData(x.out, x.id, x.salt, m), nil)
+}
+
+// from reports whether a message comes from the other end, and not from one that got the same open message again.
+func (x *Exchange) from(by salt) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.heardSalt == (salt{}) {
+		x.heardSalt = by
+	}
+	return x.heardSalt == by
+}
+
+// receive takes a message of the other end.
+func (x *Exchange) receive(m message) {
+	x.mu.Lock()
+	if x.ended {
+		x.mu.Unlock()
+		return
+	}
+	if m.kind == kindCancel && x.serving {
+		x.mu.Unlock()
+		x.end(nil, errCanceled)
+		return
+	}
+	whole, err := x.link.receive(time.Now(), m)
+	over := false
+	var result json.RawMessage
+	for _, w := range whole {
+		switch {
+		case w.kind == kindFrame:
+			x.count++
+			x.bytesIn += len(w.payload)
+		case x.serving && w.kind == kindBody && !x.hasBody && x.first == kindReady:
+			x.body, x.hasBody = w.payload, true
+		case x.serving, w.kind == kindBody, w.kind == kindCancel:
+			err = errBroken
+		case w.kind == kindReady, w.kind == kindAccepted:
+			x.first = w.kind
+		case w.kind == kindDone:
+			result, over = w.payload, true
+		case w.kind == kindError:
+			err, over, x.toldError = DecodeError(w.payload), true, true
+		}
+	}
+	if !over {
+		x.acknowledge()
+	}
+	x.changed()
+	x.mu.Unlock()
+	x.flush()
+	switch {
+	case err == nil && over:
+		x.arrived(result)
+	case over:
+		x.end(nil, err)
+	case err != nil:
+		x.fail(lost(err))
+	}
+}
+
+// lost returns the error of a connection to another node that was lost.
+func lost(err error) error {
+	return &toolcrib.Error{
+		Code: toolcrib.CodePartition, Message: err.Error() + "; the call may have been executed", Err: err,
+	}
+}
+
+// arrived ends the call at the caller with a result.
+func (x *Exchange) arrived(raw json.RawMessage) {
+	result, err := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(raw)
+	if err != nil {
+		x.end(nil, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the other node has sent a result that cannot be read: %v", err))
+		return
+	}
+	if err := x.node.valid(x.response, result, "the result of "+x.Name.String()); err != nil {
+		x.end(nil, err)
+		return
+	}
+	x.end(result, nil)
+}
+
+// end ends the exchange at this end.
+func (x *Exchange) end(result json.RawMessage, err error) {
+	x.mu.Lock()
+	if x.ended {
+		x.mu.Unlock()
+		return
+	}
+	x.ended, x.result, x.err = true, result, err
+	x.bytesIn += len(result) // of the caller
+	x.changed()
+	stop, onEnd := x.stop, x.onEnd
+	x.mu.Unlock()
+	if stop != nil {
+		stop(err)
+	}
+	x.node.forget(x)
+	if onEnd != nil {
+		onEnd(err)
+	}
+}
+
+// finish sends the end of a call to its caller, once. ctx bounds the wait for room.
+func (x *Exchange) finish(ctx context.Context, result json.RawMessage, err error) {
+	x.mu.Lock()
+	if x.ended || x.ending {
+		x.mu.Unlock()
+		return
+	}
+	x.ending = true
+	x.changed()
+	x.mu.Unlock()
+	if err == nil {
+		if lost := x.sendParts(ctx, kindDone, result); lost != nil {
+			err = timedOut(x.Name)
+		}
+	}
+	if err != nil {
+		x.mu.Lock()
+		if !x.ended {
+			x.put(kindError, EncodeError(err))
+		}
+		x.mu.Unlock()
+		x.flush()
+	}
+	x.end(result, err)
+}
+
+func timedOut(name Name) error {
+	return toolcrib.Errorf(toolcrib.CodeTimeout, "%s did not end in time", name)
+}
+
+// check ends the exchange if the other end is lost, and sends a message if there was none for some time.
+func (x *Exchange) check(now time.Time) {
+	x.mu.Lock()
+	if x.ended {
+		x.mu.Unlock()
+		return
+	}
+	alive, err := x.link.check(now, x.started)
+	if alive {
+		m, _ := x.link.ack(now, true)
+		x.outbox = append(x.outbox, m)
+	}
+	x.mu.Unlock()
+	x.flush()
+	if err != nil {
+		x.fail(lost(err))
+	}
+}

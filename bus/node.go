@@ -1,9 +1,12 @@
 package bus
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -15,75 +18,241 @@ type Options struct {
 	Keys      *Keys
 	Name      string    // for people
 	Transport Transport // if nil, there are no other nodes
-	// Trust returns the trust of the register in a node; zero is unknown. It is asked often.
+	// Trust returns the trust of the register in a node; the zero value means unknown. It is called for each call and
+	// each card of a node.
 	Trust func(ctx context.Context, node Key) (toolcrib.Trust, error)
-	// Token verifies a token that node presents for a call: its signature, times, audience and subject, whether it is revoked, and its
-	// limits of calls. The scope is checked by the bus. If nil, there are no tokens.
+	// Token verifies a token that a node presents for a call: its signature, times, audience and subject, whether it is
+	// revoked, and its limits of calls. The node checks the scope. If nil, no token is accepted.
 	Token func(ctx context.Context, token string, node Key) (*access.Claims, error)
-	// CheckSchema returns an error if a JSON Schema cannot be used, and Check if a value is invalid by one.
+	// CheckSchema returns an error if a JSON Schema cannot be used, and Check if a value does not fit one. Values have up
+	// to [MaxBody] bytes.
 	CheckSchema func(schema json.RawMessage) error
 	Check       func(schema, value json.RawMessage) error
-	Trace       func(TraceEvent) // may be nil
-	Now         func() time.Time // if nil, time.Now
+	Trace       func(TraceEvent) // called at the end of each call; may be nil
+	Now         func() time.Time // of messages; if nil, time.Now
 	Log         *slog.Logger     // may be nil
 }
 
-// Known is a capability that this node may call, of its own or of another node.
-type Known struct {
-	Descriptor
-	Node     Key
-	NodeName string
-	Local    bool
-	Trust    toolcrib.Trust // of the node, by the register of this one
-}
-
-// Peer is another node that was heard of lately.
-type Peer struct {
-	Node         Key            `json:"node"`
-	Name         string         `json:"name"`
-	Trust        toolcrib.Trust `json:"trust"` // by the register of this node
-	Instances    []string       `json:"instances"`
-	Load         float64        `json:"load"`         // the least of the instances, 0 to 1
-	Capabilities int            `json:"capabilities"` // that this node may call
-	Seen         time.Time      `json:"seen"`
-}
-
 // Node offers capabilities to other nodes, and calls theirs. It is safe for concurrent use.
-type Node struct{ o Options }
+type Node struct {
+	o       Options
+	self    Address
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	leave   func()        // ends the receipt of messages
+	cards   chan []byte   // that were received
+	hurry   chan struct{} // has room for one: announce this node soon
+
+	mu        sync.Mutex
+	closed    bool
+	exchanges map[exchangeID]*Exchange // with other nodes
+	served    int                      // of these, those that this node serves
+	reserved  int                      // bytes of bodies that are being received
+	offers    map[Name]*offer
+	listed    *listed // what other nodes may know of the offers; nil if they have changed
+	replays   replays
+	kept      map[keptID]*keptCall
+	keptBytes int
+	peers     map[Address]*peer
+	routes    *routes // nil if offers or peers have changed
+	changed   chan struct{}
+	health    map[place]*health
+	sticky    map[string]binding
+	traces    traces
+}
+
+// Bounds of a node.
+const (
+	maxServed   = 4096      // calls of other nodes at a time
+	maxReserved = 256 << 20 // bytes of bodies that are being received
+	maxOffers   = 10_000
+	maxCards    = 1024 // that wait
+)
 
 // New starts a node.
-func New(o Options) (*Node, error) { panic("") }
+func New(o Options) (*Node, error) {
+	switch {
+	case o.Keys == nil || o.Trust == nil:
+		return nil, toolcrib.Errorf(toolcrib.CodeInternal, "a node needs keys and a register of trust")
+	case o.Transport != nil && o.Transport.MaxBytes() < maxOpenBytes:
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"the bus carries messages of at most %d bytes, and a node needs %d; raise max_payload", o.Transport.MaxBytes(), maxOpenBytes)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	n := &Node{
+		o: o, self: Address{o.Keys.Public(), rand.Text()}, cards: make(chan []byte, maxCards),
+		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
+		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
+		sticky: map[string]binding{},
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.builtin()
+	if o.Transport == nil {
+		return n, nil
+	}
+	var err error
+	if n.leave, err = o.Transport.Receive(n.self, n.receive); err != nil {
+		n.stop()
+		return nil, err
+	}
+	n.running.Go(n.meet)
+	n.running.Go(n.watch)
+	return n, nil
+}
 
 // Key returns the key of the node.
-func (n *Node) Key() Key { panic("") }
+func (n *Node) Key() Key { return n.self.Node }
 
-// Offer offers a capability. The error has the code schema_mismatch, bad_request, or conflict if it is offered already.
-func (n *Node) Offer(d Descriptor, h Handler) error { panic("") }
+// Close ends calls in flight, and waits for their handlers.
+func (n *Node) Close() {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return
+	}
+	n.closed = true
+	n.mu.Unlock()
+	if n.leave != nil {
+		_ = n.o.Transport.Broadcast(n.card(false, true)) // others notice it after a minute otherwise
+		n.leave()
+	}
+	n.stop()
+	ending := toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
+	for _, x := range n.all() {
+		x.cancel(ending)
+	}
+	n.running.Wait()
+}
 
-// Withdraw ends the offer of a capability. Calls in flight continue.
-func (n *Node) Withdraw(name Name) { panic("") }
+// all returns the exchanges with other nodes.
+func (n *Node) all() []*Exchange {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]*Exchange, 0, len(n.exchanges))
+	for _, x := range n.exchanges {
+		all = append(all, x)
+	}
+	return all
+}
 
-// Known returns the capabilities of this node and of others, sorted by name, version and node.
-func (n *Node) Known() []Known { panic("") }
+// goes runs f in a goroutine that [Node.Close] waits for, unless the node is closed.
+func (n *Node) goes(f func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.running.Go(f)
+	return true
+}
 
-// Peers returns the other nodes, sorted by key.
-func (n *Node) Peers() []Peer { panic("") }
+// receive takes a message of the transport. It does not block.
+func (n *Node) receive(raw []byte) {
+	if len(raw) < 2 || raw[0] != protocol || len(raw) > maxOpenBytes {
+		return
+	}
+	switch raw[1] {
+	case formCard:
+		if len(raw) <= maxCardBytes {
+			select {
+			case n.cards <- append([]byte(nil), raw...):
+			default: // it comes again
+			}
+		}
+	case formOpen:
+		n.opened(raw)
+	case formData:
+		if len(raw) < dataHead {
+			return
+		}
+		n.mu.Lock()
+		x := n.exchanges[exchangeID(raw[2:18])]
+		n.mu.Unlock()
+		if x == nil {
+			return
+		}
+		if by, m, ok := openData(x.in, raw); ok && x.from(by) {
+			x.receive(m)
+		}
+	}
+}
 
-// Changed returns a channel that is closed at the next change of [Node.Known].
-func (n *Node) Changed() <-chan struct{} { panic("") }
+// add records an exchange with another node. It reports false if there is one with this ID, or if there are too many.
+func (n *Node) add(x *Exchange) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || n.exchanges[x.id] != nil || x.serving && n.served >= maxServed {
+		return false
+	}
+	n.exchanges[x.id] = x
+	if x.serving {
+		n.served++
+	}
+	return true
+}
 
-// Open starts a call. The exchange must be ended by [Exchange.Result], [Exchange.Recv] to the end, or
-// [Exchange.Cancel].
-func (n *Node) Open(ctx context.Context, r Request) (*Exchange, error) { panic("") }
+// forget removes an exchange that has ended.
+func (n *Node) forget(x *Exchange) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.exchanges[x.id] == x {
+		delete(n.exchanges, x.id)
+		if x.serving {
+			n.served--
+		}
+	}
+}
 
-// Call makes a call, and returns its result.
-func (n *Node) Call(ctx context.Context, r Request) (json.RawMessage, error) { panic("") }
+// watch looks for exchanges that were lost and peers that are gone, once a second.
+func (n *Node) watch() {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	var announced time.Time
+	ask := true
+	for {
+		now := time.Now()
+		for _, x := range n.all() {
+			x.check(now)
+		}
+		n.expire(now)
+		hurry := false
+		select {
+		case <-n.hurry:
+			hurry = true
+		default:
+		}
+		if hurry || ask || now.Sub(announced) >= cardEvery {
+			_ = n.o.Transport.Broadcast(n.card(ask, false)) // it is sent again
+			announced, ask = now, false
+		}
+		n.refresh(now)
+		select {
+		case <-every.C:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
 
-// Traces returns the last 1,000 calls, the latest last.
-func (n *Node) Traces() []TraceEvent { panic("") }
+// announce has this node described to the others soon.
+func (n *Node) announce() {
+	select {
+	case n.hurry <- struct{}{}:
+	default:
+	}
+}
 
-// Counters returns the numbers of calls, sorted.
-func (n *Node) Counters() []Counter { panic("") }
-
-// Close ends calls in flight and waits for their handlers.
-func (n *Node) Close() { panic("") }
+// valid returns an error with schema_mismatch if a value does not fit a schema.
+func (n *Node) valid(schema, value json.RawMessage, what string) error {
+	if len(schema) == 0 || n.o.Check == nil {
+		return nil
+	}
+	if err := n.o.Check(schema, value); err != nil {
+		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s does not fit its schema: %v", what, err)
+	}
+	return nil
+}

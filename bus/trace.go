@@ -1,6 +1,12 @@
 package bus
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -30,9 +36,120 @@ const ResultOK toolcrib.Code = "ok"
 
 // Counter counts the calls of a capability with a result.
 type Counter struct {
-	Capability string        `json:"capability"`
-	Served     bool          `json:"served"` // by this node; otherwise this node called it
+	Capability string        `json:"capability"` // NAME@MAJOR.MINOR
+	Served     bool          `json:"served"`     // by this node; otherwise this node called it
 	Result     toolcrib.Code `json:"result"`
 	Calls      int64         `json:"calls"`
 	Duration   time.Duration `json:"duration_ns"` // of all of them
+}
+
+// ResultCanceled is the result of a call that its caller has canceled.
+const ResultCanceled toolcrib.Code = "canceled"
+
+const (
+	maxTraces   = 1000
+	maxCounters = 50_000
+)
+
+// traces are the last calls, and the numbers of all.
+type traces struct {
+	ring     []TraceEvent
+	next     int
+	counters map[counted]*Counter
+}
+
+type counted struct {
+	capability string
+	served     bool
+	result     toolcrib.Code
+}
+
+// event returns the trace event of an exchange that ends.
+func (x *Exchange) event(to Key) TraceEvent {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := TraceEvent{
+		Trace: x.Trace, ID: x.ID, Capability: x.Name, From: x.node.self.Node, To: to, BytesIn: x.bytesIn, BytesOut: x.bytesOut,
+		Frames: x.count,
+	}
+	if strings.HasPrefix(x.Name.Name, "llm.") {
+		var r struct {
+			Meta struct {
+				In  int64 `json:"tokens_in"`
+				Out int64 `json:"tokens_out"`
+			} `json:"meta"`
+			Out int64 `json:"tokens_out"`
+		}
+		if json.Unmarshal(x.result, &r) == nil { // others have no tokens
+			e.TokensIn, e.TokensOut = r.Meta.In, cmp.Or(r.Meta.Out, r.Out)
+		}
+	}
+	return e
+}
+
+// record adds the end of a call.
+func (n *Node) record(e TraceEvent, began time.Time, err error) {
+	e.Time, e.Duration = n.o.Now().UTC(), time.Since(began)
+	switch e.Result = toolcrib.CodeOf(err); {
+	case err == nil:
+		e.Result = ResultOK
+	case errors.Is(err, errCanceled):
+		e.Result = ResultCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Result = toolcrib.CodeTimeout
+	}
+	n.mu.Lock()
+	t := &n.traces
+	if len(t.ring) < maxTraces {
+		t.ring = append(t.ring, e)
+	} else {
+		t.ring[t.next] = e
+		t.next = (t.next + 1) % maxTraces
+	}
+	key := counted{e.Capability.String(), e.Served, e.Result}
+	if t.counters[key] == nil {
+		if t.counters == nil {
+			t.counters = map[counted]*Counter{}
+		}
+		if e.Result == toolcrib.CodeNotFound || len(t.counters) >= maxCounters {
+			key.capability = "other" // callers choose the name
+		}
+		if t.counters[key] == nil {
+			t.counters[key] = &Counter{Capability: key.capability, Served: key.served, Result: key.result}
+		}
+	}
+	t.counters[key].Calls++
+	t.counters[key].Duration += e.Duration
+	n.mu.Unlock()
+	if n.o.Trace != nil {
+		n.o.Trace(e)
+	}
+}
+
+// Traces returns the last 1,000 calls, the latest last.
+func (n *Node) Traces() []TraceEvent {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Concat(n.traces.ring[n.traces.next:], n.traces.ring[:n.traces.next])
+}
+
+// Counters returns the numbers of calls since the start, sorted. Calls that are not found are counted
+// for the capability "other".
+func (n *Node) Counters() []Counter {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []Counter
+	for _, c := range n.traces.counters {
+		all = append(all, *c)
+	}
+	slices.SortFunc(all, func(a, b Counter) int {
+		served := 0
+		if a.Served != b.Served {
+			if served = 1; a.Served {
+				served = -1
+			}
+		}
+		return cmp.Or(strings.Compare(a.Capability, b.Capability), served, strings.Compare(string(a.Result), string(b.Result)))
+	})
+	return all
 }

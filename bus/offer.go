@@ -1,0 +1,248 @@
+package bus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// offer is a capability of this node.
+type offer struct {
+	Descriptor
+	handler  Handler
+	raw      json.RawMessage
+	built    bool          // built in: everybody may call it, if its trust is ""
+	inFlight int           // with the lock of the node
+	typical  time.Duration // moving average of calls, with the lock
+}
+
+// Capabilities that each node has. Names that begin with node. are reserved.
+var (
+	offersName = Name{"node.offers", 1, 0}
+	listName   = Name{"node.list", 1, 0}
+)
+
+const pageBytes = 256 << 10
+
+// Offer offers a capability. The error has the code schema_mismatch, bad_request, or conflict if the capability is
+// offered already.
+func (n *Node) Offer(d Descriptor, h Handler) error {
+	if strings.HasPrefix(d.Name.Name, "node.") {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: names that begin with node. are reserved", d.Name)
+	}
+	d, err := d.check(n.o.CheckSchema)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(d)
+	if err == nil {
+		err = json.Unmarshal(raw, &d) // values of params as other nodes see them
+	}
+	if err != nil {
+		return err
+	}
+	return n.enlist(&offer{Descriptor: d, handler: h, raw: raw})
+}
+
+func (n *Node) enlist(o *offer) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.offers[o.Name] != nil:
+		return toolcrib.Errorf(toolcrib.CodeConflict, "%s is offered already", o.Name)
+	case len(n.offers) >= maxOffers:
+		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "a node offers at most %d capabilities", maxOffers)
+	}
+	n.offers[o.Name] = o
+	n.altered()
+	return nil
+}
+
+// Withdraw ends the offer of a capability. Calls in flight continue.
+func (n *Node) Withdraw(name Name) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o := n.offers[name]; o != nil && !o.built {
+		delete(n.offers, name)
+		n.altered()
+	}
+}
+
+// altered notes that the offers have changed. It needs the lock.
+func (n *Node) altered() {
+	n.listed = nil
+	n.rerouted()
+	n.announce()
+}
+
+// offered returns the offer that answers calls to a name: that with the highest minor version.
+func (n *Node) offered(name Name) *offer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var best *offer
+	for _, o := range n.sorted().byName[name.Name] {
+		if o.Name.Serves(name) {
+			best = o
+		}
+	}
+	return best
+}
+
+// listed are the offers, sorted by name.
+type listed struct {
+	all    []*offer // without those that are built in
+	byName map[string][]*offer
+	hash   string
+}
+
+// sorted returns the offers, sorted by name. It needs the lock.
+func (n *Node) sorted() *listed {
+	if n.listed != nil {
+		return n.listed
+	}
+	l := &listed{byName: map[string][]*offer{}}
+	for _, o := range n.offers {
+		l.all = append(l.all, o)
+	}
+	slices.SortFunc(l.all, func(a, b *offer) int { return a.Name.compare(b.Name) })
+	for _, o := range l.all {
+		l.byName[o.Name.Name] = append(l.byName[o.Name.Name], o)
+	}
+	l.all = slices.DeleteFunc(l.all, func(o *offer) bool { return o.built })
+	l.hash = hashOffers(l.all)
+	n.listed = l
+	return l
+}
+
+func hashOffers(all []*offer) string {
+	h := sha256.New()
+	for _, o := range all {
+		h.Write(o.raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// visible returns the offers that a caller may call.
+func (n *Node) visible(trust toolcrib.Trust, claims *access.Claims, self bool) []*offer {
+	n.mu.Lock()
+	all := n.sorted().all
+	n.mu.Unlock()
+	var visible []*offer
+	for _, o := range all {
+		covered := claims == nil || claims.Scope.Offers(access.Target{Capability: o.Name.String()}) == nil
+		if covered && o.permits(trust, self) {
+			visible = append(visible, o)
+		}
+	}
+	return visible
+}
+
+// permits reports whether a caller with this trust may call the capability; self says that it is this node.
+func (d *Descriptor) permits(trust toolcrib.Trust, self bool) bool {
+	return self && d.Trust == TrustSelf || d.Trust != TrustSelf && rank(trust) >= max(1, rank(d.Trust))
+}
+
+// builtin offers what each node has: the list of its offers, and that of its peers.
+func (n *Node) builtin() {
+	list := Descriptor{
+		Name: listName, Description: "Lists the nodes that this one has heard of lately, itself first.", Stability: Stable,
+		MaxConcurrent: DefaultMaxConcurrent, Trust: toolcrib.TrustMember, Timeout: DefaultTimeout, Idempotent: true,
+		Effect: toolcrib.EffectReadOnly,
+	}
+	offers := list
+	offers.Name, offers.Trust, offers.MaxConcurrent = offersName, "", 64
+	offers.Description = "Lists the capabilities that the caller may call."
+	for _, o := range []*offer{
+		{Descriptor: list, handler: n.listPeers, built: true}, {Descriptor: offers, handler: n.listOffers, built: true},
+	} {
+		n.offers[o.Name] = o
+	}
+}
+
+// offersInput is the body of a call to node.offers. If the list has the hash that the caller has, it is not sent.
+type offersInput struct {
+	Input struct {
+		Have string `json:"have"`
+	} `json:"input"`
+}
+
+type offersPage struct {
+	Offers []json.RawMessage `json:"offers"`
+}
+
+type offersResult struct {
+	Hash  string `json:"hash"`
+	Count int    `json:"count"`
+}
+
+func (n *Node) listOffers(ctx context.Context, x *Exchange) (json.RawMessage, error) {
+	var in offersInput
+	if err := json.Unmarshal(x.Body, &in); err != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the input is {have}, the hash of a list")
+	}
+	all := n.visible(x.Caller.Trust, x.Caller.Claims, x.Caller.Node == n.self.Node && len(x.Caller.Lineage) == 1)
+	result := offersResult{Hash: hashOffers(all), Count: len(all)}
+	var page offersPage
+	size := 0
+	send := func() error {
+		raw, err := json.Marshal(page)
+		if err == nil {
+			err = x.Send(ctx, Frame{Event: "offers", Data: raw})
+		}
+		page.Offers, size = page.Offers[:0], 0
+		return err
+	}
+	for _, o := range all {
+		if in.Input.Have == result.Hash {
+			break
+		}
+		if size > 0 && size+len(o.raw) > pageBytes {
+			if err := send(); err != nil {
+				return nil, err
+			}
+		}
+		page.Offers = append(page.Offers, o.raw)
+		size += len(o.raw)
+	}
+	if size > 0 {
+		if err := send(); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(result)
+}
+
+// neighbour is an entry of node.list.
+type neighbour struct {
+	Node         Key       `json:"node"`
+	Name         string    `json:"name"`
+	Load         float64   `json:"load"`
+	Capabilities []string  `json:"capabilities"` // names, without those that the caller may not call here
+	Seen         time.Time `json:"seen"`
+}
+
+const maxNeighbours = 200
+
+func (n *Node) listPeers(_ context.Context, x *Exchange) (json.RawMessage, error) {
+	const most = 200 // names of a node
+	self := neighbour{Node: n.self.Node, Name: n.o.Name, Seen: n.o.Now().UTC()}
+	for _, o := range n.visible(x.Caller.Trust, x.Caller.Claims, false) {
+		if len(self.Capabilities) < most {
+			self.Capabilities = append(self.Capabilities, o.Name.String())
+		}
+	}
+	all := []neighbour{self}
+	for _, p := range n.Peers() {
+		if rank(p.Trust) > 0 && len(all) < maxNeighbours {
+			all = append(all, neighbour{Node: p.Node, Name: p.Name, Load: p.Load, Seen: p.Seen})
+		}
+	}
+	return json.Marshal(map[string]any{"nodes": all})
+}

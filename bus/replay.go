@@ -1,0 +1,146 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+const (
+	maxReplays   = 500_000             // exchanges that are remembered, in each of two generations
+	replayLasts  = lasts + 2*clockSkew // how long an envelope could be accepted at most
+	keptLasts    = 10 * time.Minute
+	maxKept      = 20_000
+	maxKeptBytes = 64 << 20
+	maxKeptOne   = 1 << 20
+)
+
+// replays are the exchanges of envelopes that could still be accepted.
+type replays struct {
+	now, before map[exchangeID]struct{}
+	since       time.Time
+}
+
+func (r *replays) turn(now time.Time) {
+	if now.Sub(r.since) >= replayLasts {
+		r.now, r.before, r.since = map[exchangeID]struct{}{}, r.now, now
+	}
+}
+
+// unseen remembers an exchange, and reports whether it was not received before. If too many are remembered, it reports
+// false.
+func (n *Node) unseen(id exchangeID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.replays.turn(time.Now())
+	_, one := n.replays.now[id]
+	_, two := n.replays.before[id]
+	if one || two || len(n.replays.now) >= maxReplays {
+		return false
+	}
+	n.replays.now[id] = struct{}{}
+	return true
+}
+
+// keptID identifies a call that its caller may make again.
+type keptID struct {
+	node Key
+	id   string
+}
+
+// keptCall is such a call.
+type keptCall struct {
+	capability Name
+	user       string
+	hash       string        // of the body
+	done       chan struct{} // closed at its end
+	until      time.Time     // zero before the end
+	result     json.RawMessage
+	err        error
+}
+
+// enter takes a place at an offer. If the call was made before, it returns that call and false.
+func (n *Node) enter(o *offer, in *incoming, hash string) (k *keptCall, first bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h := in.last()
+	id := keptID{h.Node, h.ID}
+	if in.Keep {
+		if k := n.kept[id]; k != nil {
+			if k.capability != o.Name || k.hash != hash || k.user != h.User {
+				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
+			}
+			return k, false, nil
+		}
+	}
+	full := func(what string, after time.Duration) error {
+		return &toolcrib.Error{Code: toolcrib.CodeCapacityExceeded, Message: what, RetryAfter: min(max(after, 100*time.Millisecond), 30*time.Second)}
+	}
+	switch {
+	case o.inFlight >= o.MaxConcurrent:
+		return nil, false, full(o.Name.String()+" has as many calls in flight as it serves at a time; try again", o.typical)
+	case in.Keep && len(n.kept) >= maxKept:
+		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
+	case in.Keep:
+		k = &keptCall{capability: o.Name, user: h.User, hash: hash, done: make(chan struct{})}
+		n.kept[id] = k
+	}
+	o.inFlight++
+	return k, true, nil
+}
+
+// left gives back the place at an offer, and keeps the result of a call that may be made again.
+func (n *Node) left(o *offer, k *keptCall, took time.Duration, result json.RawMessage, err error, frames int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o.inFlight--
+	o.typical += (took - o.typical) / 8
+	if k == nil {
+		return
+	}
+	k.until = time.Now().Add(keptLasts)
+	switch k.result, k.err = result, err; {
+	case err != nil:
+	case frames > 0:
+		k.result, k.err = nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and its stream is not kept; use another ID")
+	case len(result) > maxKeptOne, n.keptBytes+len(result) > maxKeptBytes:
+		k.result, k.err = nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and its result is not kept; use another ID")
+	}
+	n.keptBytes += len(k.result)
+	close(k.done)
+}
+
+// expireKept forgets calls that were made long ago. It needs the lock.
+func (n *Node) expireKept(now time.Time) {
+	for id, k := range n.kept {
+		if !k.until.IsZero() && !now.Before(k.until) {
+			n.keptBytes -= len(k.result)
+			delete(n.kept, id)
+		}
+	}
+}
+
+// join waits for the result of a call that was made before.
+func (k *keptCall) join(ctx context.Context, x *Exchange) (json.RawMessage, error) {
+	ctx, stop := context.WithTimeout(ctx, MaxTimeout)
+	defer stop()
+	x.mu.Lock()
+	x.stop = func(error) { stop() }
+	over := x.ended
+	x.mu.Unlock()
+	if over {
+		return nil, errCanceled
+	}
+	select {
+	case <-k.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if errors.Is(k.err, errCanceled) {
+		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and was canceled; use another ID")
+	}
+	return k.result, k.err
+}

@@ -1,0 +1,386 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/guard"
+)
+
+const (
+	bodyWait   = 30 * time.Second // for the rest of a body
+	checkAlive = time.Second      // after which a caller hears that its call is being checked
+	endWait    = 5 * time.Second  // for room for the last message of a call that has timed out
+)
+
+// opened takes an open message.
+func (n *Node) opened(raw []byte) {
+	id, text, in, out, err := n.o.Keys.unseal(n.self, raw)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	x := &Exchange{node: n, id: id, serving: true, in: in, out: out, started: now}
+	_, _ = rand.Read(x.salt[:]) // does not fail
+	x.link.heard = now
+	if !n.add(x) {
+		return
+	}
+	if !n.goes(func() {
+		call, err := readOpen(text, n.self.Node, n.o.Now())
+		if call == nil {
+			x.end(nil, err) // nobody is known who could be told
+			return
+		}
+		x.peer = Address{call.last().Node, call.Instance}
+		n.serve(x, call, err)
+	}) {
+		n.forget(x)
+	}
+}
+
+// errReplay is the end of a call that was sent again by somebody. It is not answered.
+var errReplay = errors.New("the call was received before")
+
+// serve answers a call. err is the error of its envelope, or nil.
+func (n *Node) serve(x *Exchange, in *incoming, err error) {
+	h := in.last()
+	x.ID, x.Name, x.Node, x.hops = h.ID, h.Capability, n.self.Node, in.hops
+	x.Session, x.Trace, x.bytesIn = in.Session, in.Trace, in.Bytes
+	event := func(err error) {
+		e := x.event(n.self.Node)
+		e.From, e.Local, e.Served = h.Node, x.other != nil, true
+		n.record(e, x.started, err)
+	}
+	var result json.RawMessage
+	if err == nil {
+		result, err = n.answer(x, in)
+	}
+	if errors.Is(err, errReplay) {
+		x.end(nil, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, endWait)
+	defer cancel()
+	if err == nil {
+		x.mu.Lock()
+		x.bytesOut += len(result)
+		x.mu.Unlock()
+		event(nil)
+	}
+	x.finish(ctx, result, err)
+	if err != nil {
+		event(err)
+	}
+}
+
+// answer checks and executes a call.
+func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
+	if len(in.hops) > maxHops {
+		return nil, tooDeep()
+	}
+	checks, done := context.WithTimeout(n.ctx, DefaultTimeout)
+	defer done()
+	alive := time.AfterFunc(checkAlive, func() { x.ping() })
+	defer alive.Stop()
+	o := n.offered(x.Name)
+	if o == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return nil, n.notOffered(x.Name)
+	}
+	x.Name, x.stream = o.Name, o.Stream
+	if err := n.admit(checks, x, in, o); err != nil {
+		return nil, err
+	}
+	body, err := n.bodyOf(checks, x, in)
+	if err != nil {
+		return nil, err
+	}
+	if x.Body, err = readBody(body); err != nil {
+		return nil, err
+	}
+	if err := covered(x.Caller.Claims, o.Name, x.Caller.Lineage, x.Body); err != nil {
+		return nil, err
+	}
+	if err := n.valid(o.Request, x.Body, "the body of "+o.Name.String()); err != nil {
+		return nil, mismatch(err, &o.Descriptor)
+	}
+	k, first, err := n.enter(o, in, hashOf(x.Body))
+	if err != nil {
+		return nil, err
+	}
+	if !first {
+		alive.Stop()
+		x.accept()
+		return k.join(n.ctx, x)
+	}
+	alive.Stop()
+	return n.execute(x, in, o, k)
+}
+
+// notOffered returns the error for a call of a capability that this node does not offer. It needs the lock.
+func (n *Node) notOffered(name Name) error {
+	a := &Alternatives{}
+	text := "this node does not offer " + name.String()
+	for _, o := range n.sorted().byName[name.Name] {
+		if o.Trust != TrustSelf && len(a.Capabilities) < maxNotFound {
+			a.Capabilities = append(a.Capabilities, o.Name.String())
+		}
+	}
+	if len(a.Capabilities) > 0 {
+		text += fmt.Sprintf("; it offers %q", a.Capabilities)
+	}
+	return &toolcrib.Error{Code: toolcrib.CodeNotFound, Message: text, Err: a}
+}
+
+// admit decides whether the caller may call the capability.
+func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) error {
+	c := Caller{Node: in.last().Node, Trust: toolcrib.TrustAnchor, User: in.hops[0].read.User}
+	self := true
+	var own toolcrib.Trust // in the node that signed the call
+	for i := range in.hops {
+		h := &in.hops[i].read
+		trust, err := n.trustIn(ctx, h.Node)
+		if err != nil {
+			return err
+		}
+		self = self && h.Node == n.self.Node
+		own = trust
+		if i < len(in.hops)-1 {
+			c.Trust = least(c.Trust, trust)
+		}
+		if h.User != "" {
+			c.Trust = least(c.Trust, h.Trust)
+		}
+		c.Lineage = append(c.Lineage, h.Hop)
+	}
+	refused := func() error {
+		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s needs trust %q, and the call has %q: that of the node or user with the "+
+			"least on its way", o.Name, o.Trust, least(c.Trust, own))
+	}
+	if in.Token == "" && !o.open() && !o.permits(least(c.Trust, own), self) {
+		return refused() // nothing of it is remembered
+	}
+	if x.other == nil && !n.unseen(x.id) {
+		return errReplay
+	}
+	if in.Token != "" {
+		claims, err := n.token(ctx, in.Token, c.Node)
+		if err != nil {
+			return err
+		}
+		c.Claims = claims
+		if rank(own) == 0 {
+			own = toolcrib.TrustMember
+		}
+		if err := claims.Scope.Offers(access.Target{Agent: in.last().Agent, Capability: o.Name.String()}); err != nil && !o.open() {
+			return err
+		}
+	}
+	if c.Trust = least(c.Trust, own); !o.open() && !o.permits(c.Trust, self) {
+		return refused()
+	}
+	x.Caller = c
+	return nil
+}
+
+// open reports whether every node may call the offer.
+func (o *offer) open() bool { return o.built && o.Trust == "" }
+
+func (n *Node) token(ctx context.Context, token string, node Key) (*access.Claims, error) {
+	if n.o.Token == nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "this node accepts no tokens")
+	}
+	claims, err := n.o.Token(ctx, token, node)
+	if err == nil && claims == nil {
+		err = toolcrib.Errorf(toolcrib.CodeTokenInvalid, "the token is not valid")
+	}
+	return claims, err
+}
+
+// covered returns nil if the scope of the token permits the call.
+func covered(claims *access.Claims, name Name, lineage []Hop, body json.RawMessage) error {
+	if claims == nil || name == offersName {
+		return nil
+	}
+	var b struct {
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		return err
+	}
+	return claims.Scope.Covers(access.Target{Agent: lineage[len(lineage)-1].Agent, Capability: name.String()}, b.Params)
+}
+
+// bodyOf returns the whole body of a call.
+func (n *Node) bodyOf(ctx context.Context, x *Exchange, in *incoming) ([]byte, error) {
+	if x.other != nil {
+		return in.body, nil
+	}
+	body := in.body
+	if missing := in.Bytes - len(body); missing > 0 {
+		if !n.reserve(in.Bytes) {
+			return nil, &toolcrib.Error{
+				Code: toolcrib.CodeCapacityExceeded, Message: "the node receives too many large calls; try again", RetryAfter: retrySoon,
+			}
+		}
+		defer n.reserve(-in.Bytes)
+		ctx, cancel := context.WithTimeout(ctx, bodyWait)
+		defer cancel()
+		x.mu.Lock()
+		x.first = kindReady
+		x.put(kindReady, nil)
+		x.mu.Unlock()
+		x.flush()
+		if err := x.await(ctx, func() bool { return x.hasBody || x.ended }); err != nil {
+			return nil, toolcrib.Errorf(toolcrib.CodeTimeout, "the body of the call did not arrive in time")
+		}
+		x.mu.Lock()
+		rest := x.body
+		x.body = nil
+		x.mu.Unlock()
+		body = append(append(make([]byte, 0, len(body)+len(rest)), body...), rest...)
+	}
+	if len(body) != in.Bytes || hashOf(body) != in.Hash {
+		return nil, toolcrib.Errorf(toolcrib.CodeSignature, "the body of the call is not the one that was signed")
+	}
+	return body, nil
+}
+
+func (n *Node) reserve(bytes int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if bytes > 0 && n.reserved+bytes > maxReserved {
+		return false
+	}
+	n.reserved += bytes
+	return true
+}
+
+// accept tells the caller that the handler runs.
+func (x *Exchange) accept() {
+	x.mu.Lock()
+	if !x.ended {
+		x.put(kindAccepted, nil)
+	}
+	x.mu.Unlock()
+	x.flush()
+}
+
+// ping lets the caller know that it is heard.
+func (x *Exchange) ping() {
+	x.mu.Lock()
+	if !x.ended && !x.ending {
+		m, _ := x.link.ack(time.Now(), true)
+		x.outbox = append(x.outbox, m)
+	}
+	x.mu.Unlock()
+	x.flush()
+}
+
+// execute runs the handler.
+func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.RawMessage, error) {
+	timeout := o.Timeout
+	if in.Timeout > 0 {
+		timeout = min(timeout, in.Timeout)
+	}
+	ctx, stop := context.WithCancelCause(n.ctx)
+	ctx, done := context.WithTimeout(ctx, timeout)
+	x.mu.Lock()
+	x.stop = func(err error) {
+		// A call that may be made again continues when its caller is lost.
+		if k == nil || toolcrib.CodeOf(err) != toolcrib.CodePartition {
+			stop(err)
+		}
+	}
+	over := x.ended
+	x.mu.Unlock()
+	if over {
+		stop(errCanceled)
+	}
+	x.accept()
+	type outcome struct {
+		result json.RawMessage
+		err    error
+	}
+	ended := make(chan outcome, 1)
+	began := time.Now()
+	run := func() {
+		result, err := guard.Contain(func() (json.RawMessage, error) {
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			return o.handler(ctx, x)
+		})
+		result, err = n.checked(ctx, o, result, err)
+		n.left(o, k, time.Since(began), result, err, x.frames())
+		ended <- outcome{result, err}
+		done()
+		stop(nil)
+	}
+	if !n.goes(run) {
+		done()
+		stop(nil)
+		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
+		n.left(o, k, 0, nil, err, 0)
+		return nil, err
+	}
+	select {
+	case r := <-ended:
+		return r.result, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-ended:
+		return r.result, r.err
+	default:
+	}
+	return nil, stopped(ctx, o.Name) // the handler may need longer
+}
+
+func (x *Exchange) frames() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.count
+}
+
+// stopped returns the error of a call whose context has ended.
+func stopped(ctx context.Context, name Name) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return timedOut(name)
+}
+
+// checked returns the result of a handler as the caller gets it.
+func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, err error) (json.RawMessage, error) {
+	var e *toolcrib.Error
+	switch {
+	case err == nil:
+		if len(result) == 0 {
+			result = json.RawMessage("null")
+		}
+		canonical, problem := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(result)
+		if problem == nil {
+			problem = n.valid(o.Response, canonical, "the result of "+o.Name.String())
+		}
+		if problem == nil {
+			return canonical, nil
+		}
+		err = problem
+	case ctx.Err() != nil:
+		return nil, stopped(ctx, o.Name)
+	case errors.As(err, &e):
+		return nil, e
+	}
+	ref := "bus_" + rand.Text()[:16]
+	n.o.Log.Error("a capability failed", "capability", o.Name.String(), "ref", ref, "error", err, "stack", guard.Stack(err))
+	return nil, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: o.Name.String() + " failed", Ref: ref}
+}
