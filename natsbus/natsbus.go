@@ -321,6 +321,12 @@ func (b *Bus) connectOptions() ([]nats.Option, error) {
 		nats.ConnectHandler(func(*nats.Conn) { b.wake() }), nats.ReconnectHandler(func(*nats.Conn) { b.wake() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.refused(err) }),
 	}
+	secure, err := b.security()
+	return append(options, secure...), err
+}
+
+// security returns the options for TLS and credentials.
+func (b *Bus) security() (options []nats.Option, err error) {
 	if b.CAFile != "" {
 		options = append(options, nats.RootCAs(b.CAFile))
 	}

@@ -65,7 +65,7 @@ func wiring(name string) bool {
 
 // frontEnd reports whether a package is a way from people or programs to the service.
 func frontEnd(name string) bool {
-	return slices.ContainsFunc([]string{"cmd", "internal/cli", "internal/remote", "server", "acp", "mcp", "bus"}, func(f string) bool { return within(name, f) })
+	return slices.ContainsFunc([]string{"cmd", "internal/cli", "internal/remote", "server", "acp", "mcp", "bus/serve"}, func(f string) bool { return within(name, f) })
 }
 
 // screens are what belongs to one front end, and nothing that the service may know.
@@ -158,6 +158,7 @@ func TestImports(t *testing.T) {
 		{"a room of the service does not import the service", roomsStandAlone},
 		{"only front ends import the doctor", doctorStandsAlone},
 		{"workers know neither policy nor tools", workersDriveRunsOnly},
+		{"the bus knows no transport and no service", busStandsAlone},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
@@ -313,6 +314,12 @@ func workersDriveRunsOnly(_ map[string]pkg, from, to string) bool {
 		!slices.ContainsFunc(decides, func(f string) bool { return within(to, f) })
 }
 
+// busStandsAlone keeps transports, tools and the service out of the protocol between nodes.
+func busStandsAlone(all map[string]pkg, from, to string) bool {
+	return from != "bus" || all[to].Standard || slices.Contains([]string{".", "access", "guard"}, to) ||
+		within(to, "internal") && leaf(all, to)
+}
+
 func serviceKnowsNoScreen(_ map[string]pkg, from, to string) bool {
 	return !within(from, "service") || !slices.ContainsFunc(screens, func(s string) bool { return within(to, s) })
 }
@@ -406,6 +413,14 @@ func TestRules_Bite(t *testing.T) {
 		{nobodyImportsWiring, "acp", "internal/cli", false},
 		{onlyWiringWires, "acp", "store/sqlite", false},
 		{testsStayOutside, "agent", "toolcribtest", false},
+		{busStandsAlone, "bus", "context", true},
+		{busStandsAlone, "bus", "access", true},
+		{busStandsAlone, "bus", "gate", false},
+		{busStandsAlone, "bus", "natsbus", false},
+		{busStandsAlone, "bus", "service", false},
+		{busStandsAlone, "bus/serve", "service", true},
+		{nobodyImportsWiring, "bus", "service", false},
+		{nobodyImportsWiring, "bus/serve", "service", true},
 	}
 	for _, tt := range tests {
 		if got := tt.rule(all, tt.from, tt.to); got != tt.want {
