@@ -234,7 +234,8 @@ func (k *Keys) unseal(self Address, raw []byte) (id exchangeID, text []byte, in,
 	return id, text, in, out, err
 }
 
-// readOpen reads and verifies the content of an open message.
+// readOpen reads and verifies the content of an open message. If the error can be told to the caller, it returns the call
+// as well.
 func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	bad := func(what string) (*incoming, error) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the envelope of the call cannot be read: %s", what)
@@ -260,28 +261,34 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	h.Raw, ok = cut(maxHopBytes)
 	restRaw, ok2 = cut(maxRestBytes)
 	in := &incoming{body: text}
-	switch {
-	case !ok || !ok2:
+	if !ok || !ok2 {
 		return bad("a length is wrong")
-	case strict(h.Raw, maxHopBytes, &h.read) != nil || strict(restRaw, maxRestBytes, &in.rest) != nil:
+	}
+	if strict(h.Raw, maxHopBytes, &h.read) != nil || strict(restRaw, maxRestBytes, &in.rest) != nil || !validInstance(in.Instance) {
 		return bad("it is not JSON in the right form")
+	}
+	in.hops = []signedHop{h} // from here on, the caller can be told
+	forged := func(what string) (*incoming, error) {
+		return in, toolcrib.Errorf(toolcrib.CodeSignature, "%s", what)
+	}
+	switch {
 	case !h.verify():
-		return nil, toolcrib.Errorf(toolcrib.CodeSignature, "the call is not signed by the node that it names")
+		return forged("the call is not signed by the node that it names")
 	case h.read.Rest != hashOf(restRaw) || h.read.To != self:
-		return nil, toolcrib.Errorf(toolcrib.CodeSignature, "the call was signed for another node, or with another content")
+		return forged("the call was signed for another node, or with another content")
 	case h.read.Version != protocol:
-		return bad("it has another version")
+		return in, toolcrib.Errorf(toolcrib.CodeBadRequest, "the envelope of the call has version %d, and this node reads %d",
+			h.read.Version, protocol)
 	}
 	if err := h.read.inTime(now); err != nil {
-		return nil, err
+		return in, err
 	}
 	switch {
-	case in.Bytes < len(in.body), in.Bytes > len(in.body) && len(in.body) != partBytes:
-		return bad("the length of the body is wrong")
 	case in.Bytes > MaxBody:
-		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the body of a call has at most %d bytes", MaxBody)
-	case len(in.Token) > maxToken, len(in.Session) > maxSession, len(in.Trace) > maxTrace, in.Timeout < 0, !validInstance(in.Instance):
-		return bad("a field is too long or out of range")
+		return in, toolcrib.Errorf(toolcrib.CodeTooLarge, "the body of a call has at most %d bytes", MaxBody)
+	case in.Bytes < len(in.body), in.Bytes > len(in.body) && len(in.body) != partBytes, len(in.Token) > maxToken,
+		len(in.Session) > maxSession, len(in.Trace) > maxTrace, in.Timeout < 0:
+		return in, toolcrib.Errorf(toolcrib.CodeBadRequest, "a field of the call's envelope is too long or out of range")
 	}
 	in.hops = append(slices.Clip(in.Lineage), h)
 	return in, readLineage(in.hops, now)

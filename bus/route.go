@@ -207,7 +207,7 @@ func (n *Node) routeOf(ctx context.Context, c *call) (route, error) {
 		case !compatible(r.Params, c.params):
 			elsewhere = true
 		case r.peer != nil && now.Sub(r.peer.heard) > fresh:
-		case n.full(r), n.health[place{r.at, r.Name}].quarantined(now):
+		case n.full(r), c.to == "" && n.health[place{r.at, r.Name}].quarantined(now):
 			busy = true
 		default:
 			found = append(found, r)

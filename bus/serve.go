@@ -55,7 +55,10 @@ func (n *Node) serve(x *Exchange, in *incoming, err error) {
 	x.Session, x.Trace, x.bytesIn = in.Session, in.Trace, in.Bytes
 	event := func(err error) {
 		e := x.event(n.self.Node)
-		e.From, e.Local, e.Served = h.Node, x.other != nil, true
+		if e.From = h.Node; toolcrib.CodeOf(err) == toolcrib.CodeSignature && x.Caller.Node == "" {
+			e.From = "" // it is not known
+		}
+		e.Local, e.Served = x.other != nil, true
 		n.record(e, x.started, err)
 	}
 	var result json.RawMessage
