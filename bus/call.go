@@ -45,6 +45,7 @@ func (n *Node) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 		if err == nil || ctx.Err() != nil || !x.idempotent || !elsewhere(err) || len(c.tried) >= maxAttempts {
 			return result, err
 		}
+		c.failed = err
 	}
 }
 
@@ -60,14 +61,13 @@ func elsewhere(err error) bool {
 
 // begin starts a call at the best place, or at others if that does not accept it.
 func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
-	var last error
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		r, err := n.routeOf(ctx, c)
 		if err != nil {
-			err = cmp.Or(last, err)
+			err = cmp.Or(c.failed, err)
 			n.record(TraceEvent{Trace: c.trace, ID: c.id, Capability: c.name, From: n.self.Node, Local: true}, time.Now(), err)
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 		if err == nil {
 			return x, nil
 		}
-		last = err
+		c.failed = err
 		unheard := errors.Is(err, ErrNobody)
 		if unheard {
 			n.unbind(c)

@@ -37,6 +37,7 @@ type call struct {
 	to      Key
 	only    Address // if not zero, no other instance
 	tried   map[Address]bool
+	failed  error // at the last of these
 }
 
 const (
@@ -52,6 +53,7 @@ const (
 	maxNotFound  = 8 // names in an error
 	maxHealth    = 50_000
 	healthSize   = 20
+	healthLasts  = time.Hour
 	healthLeast  = 5 // calls before a place is judged
 	quarantine   = 60 * time.Second
 	quarantineAt = 0.5
@@ -403,7 +405,7 @@ func (n *Node) expireRoutes(now time.Time) {
 		}
 	}
 	for at, h := range n.health {
-		if h.inFlight == 0 && now.Sub(h.last) > stickyLasts {
+		if h.inFlight == 0 && now.Sub(h.last) > healthLasts {
 			delete(n.health, at)
 		}
 	}
