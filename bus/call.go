@@ -91,7 +91,7 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 
 // start starts a call at a place. If the error comes from there, it returns the exchange as well.
 func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
-	if err := n.valid(r.Request, c.body, "the call of "+r.Name.String()); err != nil {
+	if err := n.valid(r.Request, c.body, "the call", r.Name); err != nil {
 		return nil, mismatch(err, r.Descriptor)
 	}
 	if r.peer != nil && c.to == "" {

@@ -83,6 +83,7 @@ type Exchange struct {
 	hops             []signedHop     // of the serving end
 	stream, response json.RawMessage // schemas
 	started          time.Time
+	patience         time.Duration // how long the serving end waits for its result to be received
 	idempotent       bool
 	onEnd            func(error) // called once, without the lock; may be nil
 
@@ -93,6 +94,7 @@ type Exchange struct {
 	outbox    []message
 	pumping   bool          // somebody sends the outbox
 	waiting   chan struct{} // closed at the next change; nil if nobody waits
+	executed  bool          // at the serving end
 	first     kind          // kindReady or kindAccepted, the last that was received
 	body      []byte        // rest of the body, of the serving end
 	hasBody   bool
@@ -127,7 +129,7 @@ func (x *Exchange) Send(ctx context.Context, f Frame) error {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the data of a frame is not JSON")
 	}
 	if x.serving {
-		if err := x.node.valid(x.stream, f.Data, "a frame of "+x.Name.String()); err != nil {
+		if err := x.node.valid(x.stream, f.Data, "a frame", x.Name); err != nil {
 			return err
 		}
 	}
@@ -237,7 +239,7 @@ func (x *Exchange) readFrame(payload []byte) (f Frame, err error) {
 		return broken(err)
 	}
 	if !x.serving {
-		err = x.node.valid(x.stream, f.Data, "a frame of "+x.Name.String())
+		err = x.node.valid(x.stream, f.Data, "a frame", x.Name)
 	}
 	return f, err
 }
@@ -270,6 +272,9 @@ func (x *Exchange) cancel(cause error) {
 	case !x.serving:
 		x.put(kindCancel, nil)
 	case !x.ending:
+		if x.executed {
+			x.accepting()
+		}
 		x.put(kindError, EncodeError(cause))
 	}
 	x.mu.Unlock()
@@ -379,6 +384,7 @@ func (x *Exchange) receive(m message) {
 	for _, w := range whole {
 		switch {
 		case w.kind == kindFrame:
+			x.accepted()
 			x.count++
 			x.bytesIn += len(w.payload)
 		case x.serving && w.kind == kindBody && !x.hasBody && x.first == kindReady:
@@ -388,6 +394,7 @@ func (x *Exchange) receive(m message) {
 		case w.kind == kindReady, w.kind == kindAccepted:
 			x.first = w.kind
 		case w.kind == kindDone:
+			x.accepted()
 			result, over = w.payload, true
 		case w.kind == kindError:
 			err, over, x.toldError = DecodeError(w.payload), true, true
@@ -409,6 +416,13 @@ func (x *Exchange) receive(m message) {
 	}
 }
 
+// accepted notes at the caller that the handler runs or has run. It needs the lock.
+func (x *Exchange) accepted() {
+	if !x.serving {
+		x.first = kindAccepted
+	}
+}
+
 // lost returns the error of a connection to another node that was lost.
 func lost(err error) error {
 	return &toolcrib.Error{
@@ -423,7 +437,7 @@ func (x *Exchange) arrived(raw json.RawMessage) {
 		x.end(nil, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the other node has sent a result that cannot be read: %v", err))
 		return
 	}
-	if err := x.node.valid(x.response, result, "the result of "+x.Name.String()); err != nil {
+	if err := x.node.valid(x.response, result, "the result", x.Name); err != nil {
 		x.end(nil, err)
 		return
 	}
@@ -462,13 +476,16 @@ func (x *Exchange) finish(ctx context.Context, result json.RawMessage, err error
 	x.changed()
 	x.mu.Unlock()
 	if err == nil {
-		if lost := x.sendParts(ctx, kindDone, result); lost != nil {
-			err = timedOut(x.Name)
+		if x.sendParts(ctx, kindDone, result) != nil {
+			err = lost(errUnread)
 		}
 	}
 	if err != nil {
 		x.mu.Lock()
 		if !x.ended {
+			if x.executed {
+				x.accepting() // the error is not a refusal
+			}
 			x.put(kindError, EncodeError(err))
 		}
 		x.mu.Unlock()

@@ -93,6 +93,7 @@ type received struct {
 var (
 	errGap     = errors.New("a message was lost")
 	errSilence = errors.New("the other node does not answer")
+	errUnread  = errors.New("the caller does not read the result")
 	errBroken  = errors.New("the other node breaks the protocol")
 )
 

@@ -161,7 +161,9 @@ func (n *network) join(t testing.TB, seed byte, change ...func(*bus.Options)) *m
 			}
 			return nil, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "unknown token")
 		},
-		CheckSchema: gate.CheckSchema, Check: gate.CheckAnswer,
+		Schema: func(schema json.RawMessage) (func(json.RawMessage) error, error) {
+			return gate.CompileSchema(schema, bus.MaxBody)
+		},
 		Now: func() time.Time { return time.Now().Add(m.skew) },
 		Trace: func(e bus.TraceEvent) {
 			m.mu.Lock()

@@ -24,13 +24,12 @@ type Options struct {
 	// Token verifies a token that a node presents for a call: its signature, times, audience and subject, whether it is
 	// revoked, and its limits of calls. The node checks the scope. If nil, no token is accepted.
 	Token func(ctx context.Context, token string, node Key) (*access.Claims, error)
-	// CheckSchema returns an error if a JSON Schema cannot be used, and Check if a value does not fit one. Values have up
-	// to [MaxBody] bytes.
-	CheckSchema func(schema json.RawMessage) error
-	Check       func(schema, value json.RawMessage) error
-	Trace       func(TraceEvent) // called at the end of each call; may be nil
-	Now         func() time.Time // of messages; if nil, time.Now
-	Log         *slog.Logger     // may be nil
+	// Schema compiles a JSON Schema: it returns an error if that cannot be used, and a function that returns an error if a
+	// value, of up to [MaxBody] bytes, is not valid against it. If nil, values are not checked.
+	Schema func(schema json.RawMessage) (check func(value json.RawMessage) error, err error)
+	Trace  func(TraceEvent) // called at the end of each call; may be nil
+	Now    func() time.Time // of messages; if nil, time.Now
+	Log    *slog.Logger     // may be nil
 }
 
 // Node offers capabilities to other nodes, and calls theirs. It is safe for concurrent use.
@@ -43,6 +42,9 @@ type Node struct {
 	leave   func()        // ends the receipt of messages
 	cards   chan []byte   // that were received
 	hurry   chan struct{} // has room for one: announce this node soon
+
+	compiling sync.Mutex
+	schemas   map[string]func(json.RawMessage) error // compiled
 
 	mu        sync.Mutex
 	closed    bool
@@ -212,26 +214,22 @@ func (n *Node) watch() {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
 	var announced time.Time
-	ask := true
+	ask, hurry := true, false
 	for {
 		now := time.Now()
 		for _, x := range n.all() {
 			x.check(now)
 		}
 		n.expire(now)
-		hurry := false
-		select {
-		case <-n.hurry:
-			hurry = true
-		default:
-		}
-		if hurry || ask || now.Sub(announced) >= cardEvery {
+		if hurry && now.Sub(announced) >= cardLeast || ask || now.Sub(announced) >= cardEvery {
 			_ = n.o.Transport.Broadcast(n.card(ask, false)) // it is sent again
-			announced, ask = now, false
+			announced, ask, hurry = now, false, false
 		}
 		n.refresh(now)
 		select {
 		case <-every.C:
+		case <-n.hurry:
+			hurry = true
 		case <-n.ctx.Done():
 			return
 		}
@@ -246,13 +244,40 @@ func (n *Node) announce() {
 	}
 }
 
+// maxCompiled is the number of schemas that are kept compiled.
+const maxCompiled = 1000
+
+// compiled returns a compiled schema.
+func (n *Node) compiled(schema json.RawMessage) (check func(json.RawMessage) error, err error) {
+	n.compiling.Lock()
+	check = n.schemas[string(schema)]
+	n.compiling.Unlock()
+	if check != nil {
+		return check, nil
+	}
+	if check, err = n.o.Schema(schema); err != nil {
+		return nil, err
+	}
+	n.compiling.Lock()
+	defer n.compiling.Unlock()
+	if n.schemas == nil || len(n.schemas) >= maxCompiled {
+		n.schemas = map[string]func(json.RawMessage) error{}
+	}
+	n.schemas[string(schema)] = check
+	return check, nil
+}
+
 // valid returns an error with schema_mismatch if a value does not fit a schema.
-func (n *Node) valid(schema, value json.RawMessage, what string) error {
-	if len(schema) == 0 || n.o.Check == nil {
+func (n *Node) valid(schema, value json.RawMessage, what string, name Name) error {
+	if len(schema) == 0 || n.o.Schema == nil {
 		return nil
 	}
-	if err := n.o.Check(schema, value); err != nil {
-		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s does not fit its schema: %v", what, err)
+	check, err := n.compiled(schema)
+	if err == nil {
+		err = check(value)
+	}
+	if err != nil {
+		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s of %s does not fit its schema: %v", what, name, err)
 	}
 	return nil
 }

@@ -134,6 +134,31 @@ func TestStreamWaitsForASlowReader(t *testing.T) {
 	})
 }
 
+// A stream that has ended waits for its reader, too.
+func TestResultWaitsForASlowReader(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		b.offer(t, "test.stream@1.0", func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+			for range 16 {
+				if err := x.Send(ctx, bus.Frame{Event: "token"}); err != nil {
+					return nil, err
+				}
+			}
+			return json.RawMessage(`7`), nil
+		}, func(d *bus.Descriptor) { d.Timeout = 10 * time.Minute })
+		settle()
+		x, err := a.Open(t.Context(), bus.Request{Name: name(t, "test.stream@1.0")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if got, err := x.Result(t.Context()); err != nil || string(got) != "7" {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
+}
+
 func TestH21_ErrorsAreCarriedUnchanged(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
@@ -175,7 +200,7 @@ func TestH4_SchemasOfBothEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
 		a, b := net.join(t, 0), net.join(t, 1)
-		lax := net.join(t, 2, func(o *bus.Options) { o.Check = nil })
+		lax := net.join(t, 2, func(o *bus.Options) { o.Schema = nil })
 		calls := 0
 		d := bus.Descriptor{
 			Name:     name(t, "test.typed@1.0"),

@@ -29,7 +29,10 @@ var (
 	listName   = Name{"node.list", 1, 0}
 )
 
-const pageBytes = 256 << 10
+const (
+	builtins  = 2
+	pageBytes = 256 << 10
+)
 
 // Offer offers a capability. The error has the code schema_mismatch, bad_request, or conflict if the capability is
 // offered already.
@@ -37,7 +40,11 @@ func (n *Node) Offer(d Descriptor, h Handler) error {
 	if strings.HasPrefix(d.Name.Name, "node.") {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: names that begin with node. are reserved", d.Name)
 	}
-	d, err := d.check(n.o.CheckSchema)
+	var compile func(json.RawMessage) error
+	if n.o.Schema != nil {
+		compile = func(schema json.RawMessage) error { _, err := n.compiled(schema); return err }
+	}
+	d, err := d.check(compile)
 	if err != nil {
 		return err
 	}
@@ -57,7 +64,7 @@ func (n *Node) enlist(o *offer) error {
 	switch {
 	case n.offers[o.Name] != nil:
 		return toolcrib.Errorf(toolcrib.CodeConflict, "%s is offered already", o.Name)
-	case len(n.offers) >= maxOffers:
+	case len(n.offers)-builtins >= maxOffers:
 		return toolcrib.Errorf(toolcrib.CodeCapacityExceeded, "a node offers at most %d capabilities", maxOffers)
 	}
 	n.offers[o.Name] = o
@@ -173,10 +180,6 @@ type offersInput struct {
 	} `json:"input"`
 }
 
-type offersPage struct {
-	Offers []json.RawMessage `json:"offers"`
-}
-
 type offersResult struct {
 	Hash  string `json:"hash"`
 	Count int    `json:"count"`
@@ -189,31 +192,22 @@ func (n *Node) listOffers(ctx context.Context, x *Exchange) (json.RawMessage, er
 	}
 	all := n.visible(x.Caller.Trust, x.Caller.Claims, x.Caller.Node == n.self.Node && len(x.Caller.Lineage) == 1)
 	result := offersResult{Hash: hashOffers(all), Count: len(all)}
-	var page offersPage
-	size := 0
-	send := func() error {
-		raw, err := json.Marshal(page)
-		if err == nil {
-			err = x.Send(ctx, Frame{Event: "offers", Data: raw})
-		}
-		page.Offers, size = page.Offers[:0], 0
-		return err
+	if in.Input.Have == result.Hash {
+		all = nil
 	}
-	for _, o := range all {
-		if in.Input.Have == result.Hash {
-			break
+	var page []byte
+	for i, o := range all {
+		if page == nil {
+			page = append(make([]byte, 0, pageBytes), `{"offers":[`...)
+		} else {
+			page = append(page, ',')
 		}
-		if size > 0 && size+len(o.raw) > pageBytes {
-			if err := send(); err != nil {
+		page = append(page, o.raw...)
+		if last := i == len(all)-1; last || len(page)+len(all[i+1].raw) > pageBytes {
+			if err := x.Send(ctx, Frame{Event: "offers", Data: append(page, "]}"...)}); err != nil {
 				return nil, err
 			}
-		}
-		page.Offers = append(page.Offers, o.raw)
-		size += len(o.raw)
-	}
-	if size > 0 {
-		if err := send(); err != nil {
-			return nil, err
+			page = nil
 		}
 	}
 	return json.Marshal(result)

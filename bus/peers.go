@@ -32,6 +32,7 @@ type card struct {
 const (
 	maxCardBytes = 2 << 10
 	cardEvery    = 10 * time.Second
+	cardLeast    = time.Second      // between two cards, if something has changed
 	fresh        = 60 * time.Second // a peer is there after its last card
 	listLasts    = 60 * time.Second // after that a list is asked for again: it depends on what a peer trusts
 	listRetry    = 5 * time.Second

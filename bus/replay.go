@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,12 +64,14 @@ type keptCall struct {
 }
 
 // enter takes a place at an offer. If the call was made before, it returns that call and false.
-func (n *Node) enter(o *offer, in *incoming, hash string) (k *keptCall, first bool, err error) {
+func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := in.last()
 	id := keptID{h.Node, h.ID}
+	var hash string
 	if in.Keep {
+		hash = cmp.Or(in.Hash, hashOf(in.body)) // within the node there is none
 		if k := n.kept[id]; k != nil {
 			if k.capability != o.Name || k.hash != hash || k.user != h.User {
 				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")

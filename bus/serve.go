@@ -15,8 +15,9 @@ import (
 
 const (
 	bodyWait   = 30 * time.Second // for the rest of a body
-	checkAlive = time.Second      // after which a caller hears that its call is being checked
-	endWait    = 5 * time.Second  // for room for the last message of a call that has timed out
+	acceptWait = 5 * time.Millisecond
+	checkAlive = time.Second     // after which a caller hears that its call is being checked
+	endWait    = 5 * time.Second // for room for the last message of a call that has timed out
 )
 
 // opened takes an open message.
@@ -69,7 +70,7 @@ func (n *Node) serve(x *Exchange, in *incoming, err error) {
 		x.end(nil, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, endWait)
+	ctx, cancel := context.WithTimeout(n.ctx, max(x.patience, endWait))
 	defer cancel()
 	if err == nil {
 		x.mu.Lock()
@@ -112,19 +113,21 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err := covered(x.Caller.Claims, o.Name, x.Caller.Lineage, x.Body); err != nil {
 		return nil, err
 	}
-	if err := n.valid(o.Request, x.Body, "the body of "+o.Name.String()); err != nil {
+	if err := n.valid(o.Request, x.Body, "the body", o.Name); err != nil {
 		return nil, mismatch(err, &o.Descriptor)
 	}
-	k, first, err := n.enter(o, in, hashOf(x.Body))
+	k, first, err := n.enter(o, in)
 	if err != nil {
 		return nil, err
 	}
+	alive.Stop()
+	x.mu.Lock()
+	x.executed = true
+	x.mu.Unlock()
 	if !first {
-		alive.Stop()
 		x.accept()
 		return k.join(n.ctx, x)
 	}
-	alive.Stop()
 	return n.execute(x, in, o, k)
 }
 
@@ -267,14 +270,22 @@ func (n *Node) reserve(bytes int) bool {
 	return true
 }
 
-// accept tells the caller that the handler runs.
+// accept tells the caller that the handler runs, unless it knows.
 func (x *Exchange) accept() {
 	x.mu.Lock()
 	if !x.ended {
-		x.put(kindAccepted, nil)
+		x.accepting()
 	}
 	x.mu.Unlock()
 	x.flush()
+}
+
+// accepting needs the lock.
+func (x *Exchange) accepting() {
+	if x.first != kindAccepted {
+		x.first = kindAccepted
+		x.put(kindAccepted, nil)
+	}
 }
 
 // ping lets the caller know that it is heard.
@@ -294,6 +305,7 @@ func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.R
 	if in.Timeout > 0 {
 		timeout = min(timeout, in.Timeout)
 	}
+	x.patience = timeout
 	ctx, stop := context.WithCancelCause(n.ctx)
 	ctx, done := context.WithTimeout(ctx, timeout)
 	x.mu.Lock()
@@ -308,7 +320,9 @@ func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.R
 	if over {
 		stop(errCanceled)
 	}
-	x.accept()
+	// A result and a frame say as well that the call was accepted. An error does not.
+	late := time.AfterFunc(acceptWait, x.accept)
+	defer late.Stop()
 	type outcome struct {
 		result json.RawMessage
 		err    error
@@ -370,14 +384,14 @@ func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, er
 		if len(result) == 0 {
 			result = json.RawMessage("null")
 		}
-		canonical, problem := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(result)
-		if problem == nil {
-			problem = n.valid(o.Response, canonical, "the result of "+o.Name.String())
+		switch err = n.valid(o.Response, result, "the result", o.Name); {
+		case len(result) > MaxBody:
+			err = fmt.Errorf("the result has %d bytes", len(result))
+		case err == nil && !json.Valid(result):
+			err = errors.New("the result is not JSON")
+		case err == nil:
+			return result, nil
 		}
-		if problem == nil {
-			return canonical, nil
-		}
-		err = problem
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, o.Name)
 	case errors.As(err, &e):

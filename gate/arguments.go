@@ -315,6 +315,25 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	return nil
 }
 
+// CompileSchema returns a function that returns an error if a value is not valid against a JSON Schema, or has more
+// than most bytes.
+func CompileSchema(raw json.RawMessage, most int) (check func(value json.RawMessage) error, err error) {
+	compiled, err := answerSchema(raw)
+	if err != nil {
+		return nil, err
+	}
+	return func(value json.RawMessage) error {
+		read, err := guard.JSONLimits{MaxBytes: most}.Value(value)
+		if err != nil {
+			return errors.New(broken(err.Error()).message)
+		}
+		if r := compiled.checkArguments(map[string]any{"answer": read}); r != nil {
+			return errors.New(r.message)
+		}
+		return nil
+	}, nil
+}
+
 // CheckSchema returns an error if raw cannot be used as the JSON Schema of an answer.
 func CheckSchema(raw json.RawMessage) error {
 	_, err := answerSchema(raw)

@@ -42,6 +42,10 @@ const (
 	nodesPrefix = "tc." + version + "."
 	nodeService = "toolcrib-node"
 	maxWait     = 4096
+	// maxNodeIn is how many messages to a node wait to be read, and maxNodeSize their bytes: those of thousands of streams
+	// whose frames are small.
+	maxNodeIn   = 128 << 10
+	maxNodeSize = 128 << 20
 )
 
 // Nodes returns the transport of a node over the connection of the bus, or nil without a cluster.
@@ -156,7 +160,7 @@ func (n *Nodes) Receive(self bus.Address, receive func([]byte)) (stop func(), er
 	}
 	if err == nil {
 		err = service.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { receive(r.Data()) }),
-			micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroupDisabled(), micro.WithEndpointPendingLimits(maxIn, 2*maxInSize))
+			micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroupDisabled(), micro.WithEndpointPendingLimits(maxNodeIn, maxNodeSize))
 	}
 	stop = sync.OnceFunc(func() {
 		if service != nil {
