@@ -111,7 +111,7 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 	}
 	x := &Exchange{
 		ID: c.id, Name: r.Name, Node: r.at.Node, Trace: c.trace, node: n, peer: r.at, stream: r.Stream, response: r.Response,
-		idempotent: r.Idempotent, started: time.Now(), bytesOut: len(c.body),
+		idempotent: r.Idempotent, started: time.Now(), bytesOut: len(c.body), pumping: true, // until it was opened
 	}
 	_, _ = rand.Read(x.id[:]) // does not fail
 	_, _ = rand.Read(x.salt[:])
@@ -166,7 +166,22 @@ func (n *Node) startHere(c *call, x *Exchange, timeout time.Duration) error {
 	if !n.goes(func() { n.serve(y, in, nil) }) {
 		return toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
 	}
+	x.begun()
 	return nil
+}
+
+// begun has further messages sent, after the first.
+func (x *Exchange) begun() {
+	x.mu.Lock()
+	x.pumping = false
+	x.mu.Unlock()
+	x.flush()
+}
+
+func (x *Exchange) hasEnded() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ended
 }
 
 // startThere sends a call to another node.
@@ -184,6 +199,10 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 	if !n.add(x) {
 		return toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
 	}
+	if x.hasEnded() { // canceled meanwhile
+		n.forget(x)
+		return nil
+	}
 	unheard := func() {
 		x.end(nil, &toolcrib.Error{Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody})
 		n.gone(x.peer)
@@ -193,6 +212,7 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 	} else if err != nil {
 		return lost(err)
 	}
+	x.begun()
 	if rest := c.body[min(len(c.body), partBytes):]; len(rest) > 0 {
 		if err := x.await(ctx, func() bool { return x.first == kindReady || x.ended }); err != nil {
 			return err

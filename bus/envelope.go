@@ -169,11 +169,12 @@ func (k *Keys) seal(c *call, self, to Address, agreement []byte, id exchangeID, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	text := slices.Grow(k.signature(hopContext, h.Raw), 8+len(h.Raw)+len(restRaw)+partBytes)
+	first := c.body[:min(len(c.body), partBytes)]
+	text := slices.Grow(k.signature(hopContext, h.Raw), 8+len(h.Raw)+len(restRaw)+len(first))
 	for _, part := range [][]byte{h.Raw, restRaw} {
 		text = append(binary.BigEndian.AppendUint32(text, uint32(len(part))), part...)
 	}
-	text = append(text, c.body[:min(len(c.body), partBytes)]...)
+	text = append(text, first...)
 
 	public, err := kem().NewPublicKey(agreement)
 	if err != nil {

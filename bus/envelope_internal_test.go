@@ -191,6 +191,21 @@ func TestData_Salt(t *testing.T) {
 	}
 }
 
+// The body must be the one that was signed, also if it has the right length.
+func TestBody_AsSigned(t *testing.T) {
+	n, err := New(Options{Keys: testKeys(t, 1), Trust: nobody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for body, want := range map[string]toolcrib.Code{`{"n":1}`: "", `{"n":2}`: toolcrib.CodeSignature} {
+		in := &incoming{body: []byte(body)}
+		in.Bytes, in.Hash = len(body), hashOf([]byte(`{"n":1}`))
+		_, err := n.bodyOf(t.Context(), &Exchange{node: n}, in)
+		refusedWith(t, body, err, want)
+	}
+}
+
 func FuzzReadOpen(f *testing.F) {
 	a, b := testKeys(f, 1), testKeys(f, 2)
 	f.Add(sealed(f, a, b, newTestCall(), noon))

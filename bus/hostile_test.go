@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +56,68 @@ func TestReplay(t *testing.T) {
 		}
 		if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0")}); err != nil || ran != 2 {
 			t.Errorf("a call after that: ran %d times, %v", ran, err)
+		}
+	})
+}
+
+// Cards that are sent again bring nobody back.
+func TestReplayedCards(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		b.offer(t, "test.x@1.0", echo)
+		settle()
+		if len(a.Peers()) != 1 || len(a.Known()) != 1 {
+			t.Fatal("they do not know each other")
+		}
+		b.Close()
+		for _, wait := range []time.Duration{0, 30 * time.Second, 40 * time.Second, time.Hour} {
+			time.Sleep(wait)
+			net.mu.Lock()
+			cards := bytesCopy(net.cards)
+			net.mu.Unlock()
+			for _, card := range slices.Backward(cards) {
+				net.post(a.box.self, card)
+			}
+			settle()
+			if len(a.Known()) != 0 || len(a.Peers()) != 0 && !a.Peers()[0].Skewed {
+				t.Errorf("%s later: %+v, %+v", wait, a.Known(), a.Peers())
+			}
+		}
+	})
+}
+
+// A call with an ID continues when the network is cut, and a retry gets its result.
+func TestRetryAfterPartition(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		ran := 0
+		b.offer(t, "test.slow@1.0", func(ctx context.Context, _ *bus.Exchange) (json.RawMessage, error) {
+			ran++
+			select {
+			case <-time.After(5 * time.Minute):
+				return json.RawMessage(`7`), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}, func(d *bus.Descriptor) { d.Timeout = 10 * time.Minute })
+		settle()
+		r := bus.Request{ID: "call-1", Name: name(t, "test.slow@1.0"), To: b.key}
+		cut := time.AfterFunc(time.Minute, func() {
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			net.fault = func(bus.Address, []byte) []time.Duration { return nil }
+		})
+		_, err := a.Call(t.Context(), r)
+		code(t, err, toolcrib.CodePartition)
+		cut.Stop()
+		net.mu.Lock()
+		net.fault = nil
+		net.mu.Unlock()
+		time.Sleep(30 * time.Second)
+		if got, err := a.Call(t.Context(), r); err != nil || string(got) != "7" || ran != 1 {
+			t.Errorf("%s, %v, ran %d times", got, err, ran)
 		}
 	})
 }
@@ -236,6 +300,51 @@ func TestClockIsOff(t *testing.T) {
 		}
 		if ran {
 			t.Error("the call was executed")
+		}
+	})
+}
+
+// A call whose context ends at any moment is forgotten, at both ends.
+func TestCancelAtAnyMoment(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		running := make(chan int, 1)
+		running <- 0
+		count := func(by int) {
+			running <- <-running + by
+		}
+		wait := func(ctx context.Context, _ *bus.Exchange) (json.RawMessage, error) {
+			count(1)
+			defer count(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		many := func(d *bus.Descriptor) { d.Timeout, d.MaxConcurrent = time.Hour, 1000 }
+		a.offer(t, "test.wait@1.0", wait, many)
+		b.offer(t, "test.wait@1.0", wait, many)
+		settle()
+		var calls sync.WaitGroup
+		for i := range 300 {
+			to := map[int]*member{0: a, 1: b}[i%2]
+			ctx, cancel := context.WithCancel(t.Context())
+			calls.Go(func() {
+				_, err := a.Call(ctx, bus.Request{Name: name(t, "test.wait@1.0"), To: to.key})
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+			calls.Go(func() {
+				for range i { // let the call come some way
+					runtime.Gosched()
+				}
+				cancel()
+			})
+		}
+		calls.Wait()
+		settle()
+		if n := <-running; n != 0 {
+			t.Errorf("%d handlers run", n)
 		}
 	})
 }

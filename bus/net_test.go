@@ -24,6 +24,7 @@ type network struct {
 	nodes map[bus.Address]*inbox
 	sent  [][]byte // all messages to one address, and to whom
 	to    []bus.Address
+	cards [][]byte // all broadcasts
 	// fault returns the delays after which copies of a message arrive; none if it is lost. It may be nil.
 	fault func(to bus.Address, message []byte) []time.Duration
 }
@@ -87,6 +88,7 @@ func (m *mailbox) Send(to bus.Address, message []byte, nobody func()) error {
 
 func (m *mailbox) Broadcast(message []byte) error {
 	m.mu.Lock()
+	m.cards = append(m.cards, bytes.Clone(message))
 	var all []bus.Address
 	for at := range m.nodes {
 		all = append(all, at)

@@ -134,7 +134,7 @@ func (n *Node) met(c card) {
 	switch {
 	case p != nil && c.Time <= p.Time: // sent again by somebody
 		return
-	case c.Gone:
+	case c.Gone: // if an older card is sent again, nobody receives the question for the list
 		if p != nil {
 			delete(n.peers, at)
 			n.rerouted()

@@ -164,6 +164,7 @@ func TestRoute_Failover(t *testing.T) {
 			if by := answers(t, a, bus.Request{Name: name(t, "test.full@1.0"), Timeout: 10 * time.Minute}, 1); by["timeout"] != 1 && by["c"] != 1 {
 				t.Errorf("%v", by)
 			}
+			settle() // the place is given back
 		}
 		net.mu.Lock()
 		net.nodes[b.box.self] = gone
