@@ -136,6 +136,13 @@ const (
 	PasswordLinked  toolcrib.Kind = "password_link"
 )
 
+// Kinds of events of the system journal about other nodes of the bus. They have keys and names, and no secret.
+const (
+	NodeTrusted   toolcrib.Kind = "node_trusted" // also if it is no longer
+	NodeInvited   toolcrib.Kind = "node_invited"
+	InviteRevoked toolcrib.Kind = "node_invite_revoked"
+)
+
 // CheckBy returns an error if the name of the user who makes a change is invalid.
 func CheckBy(by string) error {
 	if by == "" {

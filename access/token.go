@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -41,6 +42,21 @@ const KeyPurpose = "access tokens"
 
 // DefaultAudience is the audience of tokens for toolcrib's own interfaces.
 const DefaultAudience = "toolcrib"
+
+// BusAudience is the audience of tokens for capabilities on the bus. Such a token begins with BusPrefix. It is issued
+// by a node, which alone accepts it, and its subject is the key of a node, or [Bearer].
+const (
+	BusAudience = "bus"
+	BusPrefix   = "hntoken://v1/"
+)
+
+// prefixOf returns the beginning of tokens for an audience.
+func prefixOf(audience string) string {
+	if audience == BusAudience {
+		return BusPrefix
+	}
+	return TokenPrefix
+}
 
 // Bearer is the subject of a token that any user may use.
 const Bearer = "*"
@@ -174,7 +190,8 @@ type Request struct {
 	// Maker are the claims of the token by which By acts. The new one must be narrower ([Scope.Within]), not live
 	// longer, and is revoked with it.
 	Maker     *Claims
-	Subject   string        // name of a user, or [Bearer]; if "", By
+	Issuer    string        // if "", By; of a token for the bus, the key of the node
+	Subject   string        // name of a user (of a token for the bus: the key of a node), or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
 	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL]
 	NotBefore time.Time     // if zero, now
@@ -201,7 +218,7 @@ func (s *Signer) Issue(r Request, now time.Time) (token string, c Claims, err er
 	if err != nil {
 		return "", Claims{}, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the token cannot be signed", Err: err}
 	}
-	if token = TokenPrefix + signed; len(token) > MaxTokenBytes {
+	if token = prefixOf(c.Audience) + signed; len(token) > MaxTokenBytes {
 		return "", Claims{}, bad("the token would have more than %d bytes; use globs, or fewer names in its scope",
 			MaxTokenBytes)
 	}
@@ -233,8 +250,8 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		r.Audience = DefaultAudience
 	}
 	c = Claims{
-		Issuer: r.By.User, Subject: subject, Audience: r.Audience, Scope: scope, Via: r.Via, ID: idPrefix + rand.Text(),
-		IssuedAt: UnixTime(now.Unix()), NotBefore: UnixTime(from.Unix()),
+		Issuer: cmp.Or(r.Issuer, r.By.User), Subject: subject, Audience: r.Audience, Scope: scope, Via: r.Via,
+		ID: idPrefix + rand.Text(), IssuedAt: UnixTime(now.Unix()), NotBefore: UnixTime(from.Unix()),
 	}
 	c.Expires = c.NotBefore + UnixTime(r.TTL/time.Second)
 	if m := r.Maker; m != nil {
@@ -264,6 +281,8 @@ func mayIssue(r Request) (string, error) {
 	switch {
 	case r.By.User == "":
 		return "", toolcrib.Errorf(toolcrib.CodeUnauthorized, "the user who asks for the token is missing")
+	case r.Audience == BusAudience:
+		return subject, mayIssueForBus(r)
 	case r.By.Token != "" && (r.Maker == nil || r.Maker.ID != r.By.Token || subject != r.By.User):
 		return "", toolcrib.Errorf(toolcrib.CodeForbidden,
 			"a token cannot issue another one; log in, or use the command line on the server")
@@ -277,6 +296,23 @@ func mayIssue(r Request) (string, error) {
 		return "", bad("a token belongs to a user that `toolcrib users add` made, and %+q can be none", clip(subject))
 	}
 	return subject, nil
+}
+
+// mayIssueForBus returns an error if a requested token for the bus must not be issued.
+func mayIssueForBus(r Request) error {
+	switch {
+	case r.By.Token != "" || r.Maker != nil:
+		return toolcrib.Errorf(toolcrib.CodeForbidden,
+			"a token cannot issue another one; log in, or use the command line on the server")
+	case !r.By.Admin:
+		return toolcrib.Errorf(toolcrib.CodeForbidden,
+			"only administrators issue tokens for other nodes, and %s is not one", r.By.User)
+	case r.Issuer == "" || r.Subject == "":
+		return bad("a token for the bus needs the node that issues it, and the one that it is for")
+	case r.Scope.SignIn || len(r.Scope.Capabilities) == 0 || r.Scope.Agents != nil || r.Scope.Tools != nil:
+		return bad("a token for the bus is for capabilities, and names at least one, such as rag.query@1.0")
+	}
+	return nil
 }
 
 // ClockSkew is how far the clock of the server that issued a token may be ahead of the
@@ -301,14 +337,14 @@ type Verifier struct {
 
 // Verify returns the claims of a token that is valid now, or an [*toolcrib.Error]:
 // token_invalid if it does not have the form of a token (the prefix, three parts of
-// base64url, the length), was not signed by one of the keys or is altered,
+// base64url, the length; for [BusAudience] that is bad_request), was not signed by one of the keys or is altered,
 // token_expired if it has expired or is not valid yet, unauthorized for
 // another audience, token_revoked; internal_error if its state could not be determined.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if v == nil || v.Audience == "" || v.Revoked == nil || v.Now == nil {
 		return Claims{}, toolcrib.Errorf(toolcrib.CodeInternal, "tokens cannot be verified: the verifier is not set up")
 	}
-	signed, err := shape(token)
+	signed, err := shape(token, v.Audience)
 	if err != nil {
 		return Claims{}, err
 	}
@@ -339,16 +375,20 @@ func invalid(format string, args ...any) error {
 	return toolcrib.Errorf(toolcrib.CodeTokenInvalid, format, args...)
 }
 
-// shape returns the JSON Web Signature of a token that has the right form.
-func shape(token string) (string, error) {
-	signed, ok := strings.CutPrefix(token, TokenPrefix)
+// shape returns the JSON Web Signature of a token for an audience that has the right form.
+func shape(token, audience string) (string, error) {
+	no := invalid
+	if audience == BusAudience {
+		no = bad
+	}
+	signed, ok := strings.CutPrefix(token, prefixOf(audience))
 	switch {
 	case len(token) > MaxTokenBytes:
-		return "", invalid("this is not a token: it has more than %d bytes", MaxTokenBytes)
-	case !ok && strings.HasPrefix(token, tokenAnyVersion):
-		return "", invalid("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
+		return "", no("this is not a token: it has more than %d bytes", MaxTokenBytes)
+	case !ok && strings.HasPrefix(token, tokenAnyVersion) && audience != BusAudience:
+		return "", no("the token was made by another version of toolcrib, or was changed on its way; ask for a new one")
 	case !ok:
-		return "", invalid("this is not a token: it does not begin with %s", TokenPrefix)
+		return "", no("this is not a token: it does not begin with %s", prefixOf(audience))
 	}
 	strange := strings.ContainsFunc(signed, func(r rune) bool { // base64 would ignore line breaks
 		return r > 'z' || !isLetterOrDigit(byte(r)) && !strings.ContainsRune(".-_", r)
@@ -356,7 +396,7 @@ func shape(token string) (string, error) {
 	// A token with an empty signature has the right form, and is rejected later.
 	parts := strings.Split(signed, ".")
 	if strange || len(parts) != 3 || parts[0] == "" || parts[1] == "" {
-		return "", invalid("the token is incomplete; copy it again, from its first to its last character")
+		return "", no("the token is incomplete; copy it again, from its first to its last character")
 	}
 	return signed, nil
 }
@@ -406,6 +446,31 @@ func (v *Verifier) read(text string) (Claims, error) {
 	}
 	if c.Scope, err = c.Scope.Check(); err != nil {
 		return invalid("the scope of the token cannot be read; ask for a new one", err)
+	}
+	return c, nil
+}
+
+// ReadUnverified returns the claims of a token for an audience, to show them. They prove nothing: the signature is not
+// checked. The error is that of [Verifier.Verify] for a token that does not have the form of one.
+func ReadUnverified(token, audience string) (Claims, error) {
+	signed, err := shape(token, audience)
+	if err != nil {
+		return Claims{}, err
+	}
+	var p payload
+	if _, _, err = jwt.NewParser(jwt.WithStrictDecoding()).ParseUnverified(signed, &p); err != nil {
+		return Claims{}, &toolcrib.Error{
+			Code: toolcrib.CodeTokenInvalid, Message: "the token was changed or is not whole", Err: err,
+		}
+	}
+	c, err := p.claims()
+	if err != nil {
+		return Claims{}, &toolcrib.Error{
+			Code: toolcrib.CodeTokenInvalid, Message: "the token has claims that this version of toolcrib does not know", Err: err,
+		}
+	}
+	if problem := c.check(); problem != "" {
+		return Claims{}, invalid("the token is not complete: %s", problem)
 	}
 	return c, nil
 }
@@ -470,6 +535,9 @@ func WhyRevoked(ctx context.Context, users Users, tokens Tokens, c Claims) (stri
 		if why, err := WhyRevoked(ctx, users, tokens, parent.Claims); why != "" || err != nil {
 			return why, err
 		}
+	}
+	if c.Audience == BusAudience { // neither its subject nor its issuer is a user
+		return "", nil
 	}
 	if c.Subject != Bearer {
 		if why, err := inactive(ctx, users, c.Subject, "its user"); why != "" || err != nil {

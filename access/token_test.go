@@ -220,7 +220,7 @@ func TestM16_Errors(t *testing.T) {
 	s := newSigner(t, 1)
 	token, _ := issue(t, s, access.Request{})
 	other, _ := issue(t, newSigner(t, 2), access.Request{})
-	elsewhere, _ := issue(t, s, access.Request{Audience: "bus"})
+	elsewhere, _ := issue(t, s, access.Request{Audience: "another"})
 	broken := verifier(s, 0)
 	broken.Revoked = func(context.Context, access.Claims) (string, error) { return "", errors.New("disk") }
 	gone := verifier(s, 0)

@@ -128,6 +128,12 @@ func (t *kept) good(user string, now time.Time) error {
 	if err := t.issued.Claims.InTime(now); err != nil {
 		return err
 	}
+	if bus := t.issued.Claims.Audience == access.BusAudience; bus || Node(user) {
+		if bus != Node(user) {
+			return toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token is for another interface")
+		}
+		return nil // whom it is for was checked when the call was admitted
+	}
 	subject, err := t.issued.Claims.ActsFor(user)
 	if err == nil && subject != user {
 		err = &toolcrib.Error{Code: toolcrib.CodeUnauthorized, Message: "the access token belongs to somebody else"}

@@ -26,7 +26,11 @@ import (
 const (
 	Anonymous   = "anonymous" // a user who is not authenticated
 	localPrefix = "local:"    // prefix of a user of the operating system
+	NodePrefix  = "node:"     // prefix of another node of the bus, and of its users
 )
+
+// Node reports whether a name is that of another node of the bus, or of one of its users.
+func Node(name string) bool { return strings.HasPrefix(name, NodePrefix) }
 
 // Local reports whether a name is that of a user of the operating system.
 func Local(name string) bool { return strings.HasPrefix(name, localPrefix) }
@@ -59,6 +63,9 @@ type Options struct {
 	// A change through the source itself takes effect at once regardless. If 0, the version
 	// is read for each question.
 	Age time.Duration
+	// Node returns why the node of a name with [NodePrefix] may do nothing, or "". token reports whether it acts by a
+	// token. If nil, nodes may do nothing.
+	Node func(ctx context.Context, name string, token bool) (refused string, err error)
 }
 
 // People is a [gate.People] over a directory and its tokens. It is safe for concurrent
@@ -68,6 +75,7 @@ type People struct {
 	now        func() time.Time
 	capability func(tool string) string
 	age        time.Duration
+	node       func(ctx context.Context, name string, token bool) (string, error)
 
 	mu              sync.Mutex
 	known           *known
@@ -84,12 +92,16 @@ func New(o Options) (*People, error) {
 	if o.Capability == nil {
 		o.Capability = func(string) string { return "" }
 	}
-	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age}, nil
+	if o.Node == nil {
+		o.Node = func(context.Context, string, bool) (string, error) { return "there are no other nodes here", nil }
+	}
+	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age, node: o.Node}, nil
 }
 
 // Standing implements [gate.People]. The principal of a user of the operating system and of
 // anonymous is used as it is (but anonymous is never an administrator); a user of the
-// directory has the current rights; the principal of an unknown name is used as it is, but is
+// directory has the current rights; the principal of a node is used as it is as long as the node may do something; the
+// principal of an unknown name is used as it is, but is
 // not an administrator. A disabled or removed user, a name that looks like that of a
 // user, and a token that is not valid for the principal now, may do nothing. A token used to
 // sign in is valid until it is revoked, even after it has expired.
@@ -117,6 +129,10 @@ func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Sta
 	}
 	if refusal := one.good(who.User, p.now()); refusal != nil {
 		return refused(who, withCode(refusal).Error()), nil
+	}
+	if one.issued.Claims.Audience == access.BusAudience {
+		s.Token = admitted{}
+		return s, nil
 	}
 	s.Token = &token{people: p, issued: &one.issued}
 	return s, nil
@@ -154,6 +170,15 @@ func refused(who toolcrib.Principal, why string) gate.Standing {
 func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (gate.Standing, error) {
 	if who.User == "" || who.User == Anonymous || Local(who.User) {
 		return gate.Standing{Principal: outside(who)}, nil
+	}
+	if Node(who.User) {
+		why, err := p.node(ctx, who.User, who.Token != "")
+		if err != nil || why != "" {
+			return refused(who, why), err
+		}
+		who = outside(who)
+		who.Grants = append([]string{}, who.Grants...) // never nil, which restricts nothing
+		return gate.Standing{Principal: who}, nil
 	}
 	u, err := k.user(ctx, p.source, who.User)
 	switch {
@@ -249,9 +274,22 @@ func (t *token) Take(ctx context.Context) error {
 	return withCode(t.people.source.Take(ctx, t.issued.Claims.ID, t.issued.Claims.Limits(), now))
 }
 
+// admitted is a token for the bus, as [gate.Token], of a call that was admitted: its scope named the capability, and
+// the call was counted. What serves the capability is restricted by the grants of the principal.
+type admitted struct{}
+
+func (admitted) Agent(string) error                           { return nil }
+func (admitted) Offers(string, string) error                  { return nil }
+func (admitted) Covers(string, string, json.RawMessage) error { return nil }
+func (admitted) Room(context.Context) error                   { return nil }
+func (admitted) Take(context.Context) error                   { return nil }
+
 // Recorded returns the scope of a token that was issued, whether or not it is still valid.
 // Its calls are not counted.
 func Recorded(issued access.Issued) gate.Token {
+	if issued.Claims.Audience == access.BusAudience {
+		return admitted{}
+	}
 	return recorded{&token{people: &People{capability: func(string) string { return "" }}, issued: &issued}}
 }
 
