@@ -47,6 +47,7 @@ func (d *decoder) check(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Team.Panels)) {
 		d.checkPanel(c, name)
 	}
+	d.checkOffers(c)
 	d.checkServer(c)
 }
 

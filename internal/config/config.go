@@ -64,12 +64,16 @@ type Config struct {
 	texts   func() []Value            // returns the values that may contain references; nil if not parsed
 }
 
-// Bus configures the bus between servers.
+// Bus configures the bus between servers, and what this node offers to others there.
 type Bus struct {
 	URL         Value `yaml:"url" default:"" format:"bus" secret:"url"`
 	Credentials Value `yaml:"credentials" default:"" format:"path"`
 	CAFile      Value `yaml:"ca_file" default:"" format:"path"`
 	TLS         TLS   `yaml:"tls"`
+
+	// Name is what other nodes call this one; "" means the name of the machine.
+	Name   string           `yaml:"name" default:"" format:"word"`
+	Offers map[string]Offer `yaml:"offers" keys:"capability"`
 }
 
 // Telemetry configures the export of traces.

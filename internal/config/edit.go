@@ -212,14 +212,16 @@ func HideSecret(key, value, as string) (text string, found bool) {
 // Patterns of names, by the tag keys or format. The name of a provider has no slash, so that
 // PROVIDER/MODEL is unambiguous.
 var (
-	namePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	modelPattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
-	toolPattern    = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
-	headerPattern  = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
-	envPattern     = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	sumPattern     = lazyregexp.New(`^[0-9a-f]{64}$`)
-	claimPattern   = lazyregexp.New(`^[^\pC]{1,256}$`)
-	programPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
+	namePattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	modelPattern  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
+	toolPattern   = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	headerPattern = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
+	envPattern    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	sumPattern    = lazyregexp.New(`^[0-9a-f]{64}$`)
+	claimPattern  = lazyregexp.New(`^[^\pC]{1,256}$`)
+	// capabilityPattern is NAME@MAJOR.MINOR with a dot in NAME.
+	capabilityPattern = lazyregexp.New(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
+	programPattern    = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
 )
 
 func keyPattern(keys string) *lazyregexp.Regexp {
@@ -234,6 +236,8 @@ func keyPattern(keys string) *lazyregexp.Regexp {
 		return envPattern
 	case "claim":
 		return claimPattern
+	case "capability":
+		return capabilityPattern
 	}
 	return namePattern
 }
