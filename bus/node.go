@@ -21,9 +21,12 @@ type Options struct {
 	// Trust returns the trust of the register in a node; the zero value means unknown. It is called for each call and
 	// each card of a node.
 	Trust func(ctx context.Context, node Key) (toolcrib.Trust, error)
-	// Token verifies a token that a node presents for a call: its signature, times, audience and subject, whether it is
-	// revoked, and its limits of calls. The node checks the scope. If nil, no token is accepted.
+	// Token verifies a token that a node presents for a call: its signature, times, audience and subject, and whether it
+	// is revoked. The node checks the scope. If nil, no token is accepted.
 	Token func(ctx context.Context, token string, node Key) (*access.Claims, error)
+	// Count counts a call by a token, after all other checks, or returns an error if it has none left. If nil, calls are
+	// not counted.
+	Count func(ctx context.Context, claims *access.Claims) error
 	// Schema compiles a JSON Schema: it returns an error if that cannot be used, and a function that returns an error if a
 	// value, of up to [MaxBody] bytes, is not valid against it. If nil, values are not checked.
 	Schema func(schema json.RawMessage) (check func(value json.RawMessage) error, err error)

@@ -117,6 +117,9 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 		return nil, mismatch(err, &o.Descriptor)
 	}
 	k, first, err := n.enter(o, in)
+	if err == nil && first {
+		err = n.counted(checks, x, o, k)
+	}
 	if err != nil {
 		return nil, err
 	}

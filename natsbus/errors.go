@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -85,6 +87,8 @@ var errDenied = errors.New("permission denied")
 func (b *Bus) refused(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		b.Log.Debug("the bus reports an error", "error", err)
+	} else if ofNodes(err) {
+		b.denied.note(err, b.Log)
 	} else if denied := b.permitted(); denied != nil {
 		b.failed(denied)
 		b.first(denied)
@@ -110,10 +114,42 @@ func (b *Bus) probe() error {
 // permitted returns an error if a permission was missing at last.
 func (b *Bus) permitted() error {
 	err := b.conn.LastError()
-	if !errors.Is(err, nats.ErrPermissionViolation) {
+	if !errors.Is(err, nats.ErrPermissionViolation) || ofNodes(err) {
 		return nil
 	}
 	_, what, _ := strings.Cut(err.Error(), "iolation for ")
 	return fmt.Errorf("bus.url: %w: the user of the bus may not use %s; let it publish to %s, $JS.API.> and $JS.ACK.>, and subscribe "+
 		"to %s and _INBOX.>", errDenied, what, names{b.Database}.subject(">"), names{b.Database}.subject(">"))
+}
+
+// ofNodes reports whether a missing permission is one that nodes need, and nothing else.
+func ofNodes(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, `"`+nodesPrefix+"node") || strings.Contains(text, `"$SRV.`)
+}
+
+// denied is a permission that a node lacks.
+type denied struct{ last atomic.Pointer[string] }
+
+func (d *denied) note(err error, log *slog.Logger) {
+	_, what, is := strings.Cut(err.Error(), "iolation for ")
+	if !errors.Is(err, nats.ErrPermissionViolation) || !is {
+		log.Debug("the bus reports an error", "error", err)
+		return
+	}
+	if d.last.Swap(&what) == nil {
+		log.Warn("the user of the bus lacks a permission, so calls between nodes fail", "missing", what)
+	}
+}
+
+// Problem returns why messages between nodes do not pass, such as a missing permission, or "".
+func (n *Nodes) Problem() string {
+	if what := n.denied.last.Load(); what != nil {
+		return fmt.Sprintf("the user of the bus may not use %s; let it publish to %[2]snode.>, %[2]snodes and _INBOX.>, and subscribe "+
+			"to %[2]snode.KEY.>, %[2]snodes, _INBOX.> and $SRV.>", *what, nodesPrefix)
+	}
+	if !n.conn.IsConnected() {
+		return errUnreachable.Error()
+	}
+	return ""
 }

@@ -93,6 +93,8 @@ type Bus struct {
 	peers  map[string]peer
 	limits int // users of limits
 
+	denied denied // what the node of the server may not do
+
 	settles time.Time // of the records of limits
 	dropped atomic.Int64
 

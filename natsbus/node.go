@@ -25,8 +25,10 @@ type Nodes struct {
 	conn  *nats.Conn
 	own   bool // the connection ends with it
 	inbox string
-	sub   *nats.Subscription
-	sent  atomic.Uint64
+
+	denied *denied
+	sub    *nats.Subscription
+	sent   atomic.Uint64
 
 	mu   sync.Mutex
 	wait [maxWait]waiting // of the last messages
@@ -49,11 +51,11 @@ const (
 )
 
 // Nodes returns the transport of a node over the connection of the bus, or nil without a cluster.
-func (b *Bus) Nodes() (bus.Transport, error) {
+func (b *Bus) Nodes() (*Nodes, error) {
 	if b.conn == nil {
 		return nil, nil
 	}
-	return newNodes(b.conn, false)
+	return newNodes(b.conn, false, &b.denied)
 }
 
 // DialNodes connects to a cluster for a node only. Of the options it uses URL, Credentials, CAFile, CertFile, KeyFile and Log.
@@ -71,16 +73,16 @@ func DialNodes(ctx context.Context, o Options) (*Nodes, error) {
 	b.conn, err = nats.Connect(o.URL, append(options, nats.Name("toolcrib node"), nats.Timeout(patience), nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(pingEvery),
 		nats.IgnoreAuthErrorAbort(), nats.NoEcho(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			b.Log.Warn("the bus reports an error", "error", err)
+			b.denied.note(err, b.Log)
 		}))...)
 	if err != nil {
 		return nil, b.explain(err)
 	}
-	return newNodes(b.conn, true)
+	return newNodes(b.conn, true, &b.denied)
 }
 
-func newNodes(conn *nats.Conn, own bool) (*Nodes, error) {
-	n := &Nodes{conn: conn, own: own, inbox: conn.NewInbox()}
+func newNodes(conn *nats.Conn, own bool, denied *denied) (*Nodes, error) {
+	n := &Nodes{conn: conn, own: own, denied: denied, inbox: conn.NewInbox()}
 	var err error
 	n.sub, err = conn.Subscribe(n.inbox+".*", n.answered)
 	if err == nil {
@@ -168,7 +170,7 @@ func (n *Nodes) Receive(self bus.Address, receive func([]byte)) (stop func(), er
 		}
 		_ = all.Unsubscribe()
 	})
-	if err == nil {
+	if err == nil && n.conn.IsConnected() { // otherwise once it is
 		err = n.conn.FlushTimeout(patience) // the node can be reached now
 	}
 	if err != nil {

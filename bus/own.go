@@ -1,0 +1,46 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+)
+
+// OfferOwn offers a capability of the node itself, whose name begins with node., to every node, also to those that are
+// not trusted. It is not listed.
+func (n *Node) OfferOwn(d Descriptor, h Handler) error {
+	if !strings.HasPrefix(d.Name.Name, "node.") {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: such names begin with node.", d.Name)
+	}
+	d, err := d.check(nil)
+	if err != nil {
+		return err
+	}
+	d.Trust = ""
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return n.enlist(&offer{Descriptor: d, handler: h, raw: raw, built: true})
+}
+
+// counted counts a call that is about to be executed. If its token has no call left, the call may be made again later.
+func (n *Node) counted(ctx context.Context, x *Exchange, o *offer, k *keptCall) error {
+	if x.Caller.Claims == nil || n.o.Count == nil || o.open() {
+		return nil
+	}
+	err := n.o.Count(ctx, x.Caller.Claims)
+	if err == nil {
+		return nil
+	}
+	n.left(o, k, 0, nil, err, 0)
+	if k != nil {
+		n.mu.Lock()
+		k.until = time.Now()
+		n.mu.Unlock()
+	}
+	return err
+}
