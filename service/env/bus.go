@@ -18,10 +18,8 @@ import (
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
-// OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
-// queue, and the other servers of the database see this one, with the hash of the configuration in effect, which hash
-// returns. Servers with the same site share the queue. The store must be open.
-func (e *Env) OpenBus(ctx context.Context, hash func() string, site string, log *slog.Logger) (*natsbus.Bus, error) {
+// BusOptions returns how to connect to the bus of the configuration. Without bus.url, URL is "".
+func (e *Env) BusOptions(log *slog.Logger) (natsbus.Options, error) {
 	c, o, r := &e.Config.Bus, natsbus.Options{Log: log}, e.Resolver()
 	for _, f := range []struct {
 		value config.Value
@@ -35,21 +33,30 @@ func (e *Env) OpenBus(ctx context.Context, hash func() string, site string, log 
 	} {
 		text, err := f.value.Resolve(r)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
 		*f.to = text
 	}
+	return o, nil
+}
+
+// OpenBus connects to the bus of the configuration, or makes one in this process. If hash is not nil, the bus has a
+// queue, and the other servers of the database see this one, with the hash of the configuration in effect, which hash
+// returns. Servers with the same site share the queue. The store must be open.
+func (e *Env) OpenBus(ctx context.Context, hash func() string, site string, log *slog.Logger) (*natsbus.Bus, error) {
+	o, err := e.BusOptions(log)
+	if err != nil {
+		return nil, err
+	}
 	if o.URL != "" {
-		keys, err := e.Keys()
+		name, err := e.DatabaseKey(ctx, "name on the bus")
 		if err != nil {
 			return nil, err
 		}
-		id, err := e.databaseID(ctx)
-		if err != nil {
+		if o.Key, err = e.DatabaseKey(ctx, "messages on the bus"); err != nil {
 			return nil, err
 		}
-		o.Database = hex.EncodeToString(keys.Derive("name on the bus of " + id)[:8])
-		o.Key, o.Servers = keys.Derive("messages on the bus of "+id), e.otherServers
+		o.Database, o.Servers = hex.EncodeToString(name[:8]), e.otherServers
 	}
 	o.Self.Site = site
 	if hash != nil {
@@ -76,6 +83,20 @@ func (e *Env) Hints(log *slog.Logger) *postgres.Bus {
 		return nil
 	}
 	return s.Bus(log)
+}
+
+// DatabaseKey returns 32 secret bytes for a purpose. All servers of the database have the same, and a copy of it with
+// the same keys has others. The store must be open.
+func (e *Env) DatabaseKey(ctx context.Context, purpose string) ([]byte, error) {
+	keys, err := e.Keys()
+	if err != nil {
+		return nil, err
+	}
+	id, err := e.databaseID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return keys.Derive(purpose + " of " + id), nil
 }
 
 // databaseID distinguishes the database from others, also from copies of it with the same keys.

@@ -19,11 +19,13 @@ import (
 const MemoryFolder = "memory"
 
 // Folders of stored files that are in the database, also if it is in the data folder: passwords, sessions of browsers,
-// and failed sign-ins.
+// failed sign-ins, the register of other nodes of the bus, and invites for them.
 const (
 	PasswordFolder = "passwords"
 	SessionFolder  = "web-sessions"
 	AttemptsFolder = "sign-ins"
+	NodesFolder    = "nodes"
+	InvitesFolder  = "node-invites"
 )
 
 // Files returns the stored files: those of the data folder or, if the configuration names a database, those in it. It

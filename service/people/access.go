@@ -52,6 +52,7 @@ type state struct {
 	signer   *access.Signer   // once it was needed; the store keeps its keys as long
 	verifier *access.Verifier // with it
 	clock    *access.Clock
+	node     func(ctx context.Context, name string, token bool) (string, error) // of standing.Options
 
 	hashing  chan struct{} // has an element for each password being checked
 	waiting  chan struct{} // has an element for each sign-in that waits
@@ -66,9 +67,17 @@ func (s *People) Standing() *standing.People {
 	defer s.state.Unlock()
 	if s.state.standing == nil {
 		// It fails without a source or a time only.
-		s.state.standing, _ = standing.New(standing.Options{Source: s.env.Store.Access(), Now: s.Now, Age: standing.Fresh})
+		s.state.standing, _ = standing.New(standing.Options{
+			Source: s.env.Store.Access(), Now: s.Now, Age: standing.Fresh, Node: s.state.node,
+		})
 	}
 	return s.state.standing
+}
+
+// SetNodes sets what looks up the other nodes of the bus ([standing.Options.Node]). It must be called before the first
+// use.
+func (s *People) SetNodes(node func(ctx context.Context, name string, token bool) (refused string, err error)) {
+	s.state.node = node
 }
 
 // never is later than any token is valid. It is used if the time is unknown.

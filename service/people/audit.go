@@ -25,7 +25,7 @@ func AuditKinds() []string {
 		access.UserAdded, access.UserChanged, access.UserRemoved,
 		access.GroupPut, access.GroupRemoved, access.TokenIssued, access.TokenRevoked, access.TokenRemoved,
 		access.SignedIn, access.SignInFailed, access.SignedOut, access.PasswordSet, access.PasswordRemoved,
-		access.PasswordLinked,
+		access.PasswordLinked, access.NodeTrusted, access.NodeInvited, access.InviteRevoked,
 	)
 	kinds := make([]string, len(all))
 	for i, k := range all {

@@ -73,6 +73,11 @@ func (s *People) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	return v, nil
 }
 
+// ShownToken returns a token as front ends show it.
+func (s *People) ShownToken(ctx context.Context, t access.Issued) (Token, error) {
+	return s.tokenOf(ctx, t)
+}
+
 // TokenRequest asks for an access token.
 type TokenRequest struct {
 	User      string // whom it acts for; if empty, who asks, unless that is a user of the operating system
@@ -338,7 +343,8 @@ func (s *People) Tokens(ctx context.Context, who toolcrib.Principal, user string
 	if err != nil {
 		return nil, err
 	}
-	return s.shownTokens(ctx, all)
+	forNodes := func(t access.Issued) bool { return t.Claims.Audience == access.BusAudience } // bus token list
+	return s.shownTokens(ctx, slices.DeleteFunc(all, forNodes))
 }
 
 // shownTokens returns tokens as front ends show them, newest first.
