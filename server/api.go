@@ -79,6 +79,7 @@ func (s *Server) routes() ([]route, error) {
 	}
 	list = append(list, nouns()...)
 	list = append(list, signInRoutes()...)
+	list = append(list, busRoutes()...)
 	list = append(list, conversationRoutes()...)
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)

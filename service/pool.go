@@ -14,6 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/queue"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/nodes"
 	"github.com/toolcrib/toolcrib/service/worker"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -21,9 +22,10 @@ import (
 // Pool drives runs of the service in the background.
 type Pool struct {
 	*worker.Pool
-	s   *Service
-	log *slog.Logger
-	bus *natsbus.Bus
+	s    *Service
+	log  *slog.Logger
+	bus  *natsbus.Bus
+	node *nodes.Instance
 }
 
 // NewPool returns a pool, and connects to the other servers of the database through the bus of the configuration. Its
@@ -56,7 +58,24 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 		Env: s.Env, Drivers: s.Drivers, Runner: runner{s, log}, Queue: q, Bus: between, Shared: shared, Site: site,
 		Log: log,
 	})
-	return &Pool{p, s, log, bus}, nil
+	link, err := nodes.LinkOf(bus)
+	var node *nodes.Instance
+	if err == nil {
+		node, err = s.Nodes.Open(context.Background(), link, true, log)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close(context.Background()))
+	}
+	return &Pool{p, s, log, bus, node}, nil
+}
+
+// Node returns the instance of this server on the bus.
+func (p *Pool) Node() *nodes.Instance { return p.node }
+
+// Close ends the calls of other nodes, and stops driving runs.
+func (p *Pool) Close(ctx context.Context) error {
+	p.node.Close()
+	return p.Pool.Close(ctx)
 }
 
 // enterSite returns the site of the workspaces, and shows other servers that this one shares them. A copy of the

@@ -16,6 +16,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/nodes"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/service/worker"
@@ -29,6 +30,7 @@ type Service struct {
 	MCP    *mcpset.Set
 	People *people.People
 	Policy *policy.Policy
+	Nodes  *nodes.Nodes
 	*folder
 }
 
@@ -52,6 +54,7 @@ func New(o env.Options) *Service {
 	s := &Service{Env: e, Models: models.New(e), MCP: mcpset.New(e), folder: f}
 	s.People = people.New(e, s.endRuns)
 	s.Policy = policy.New(e, s.MCP, s.People)
+	s.Nodes = nodes.New(e, s.People)
 	return s
 }
 
@@ -61,6 +64,7 @@ func (s *Service) Under(c *config.Config) *Service {
 	other := &Service{Env: e, Models: s.Models.Under(e), MCP: s.MCP.Under(e), folder: s.folder}
 	other.People = s.People.Under(e, other.endRuns)
 	other.Policy = s.Policy.Under(e, other.MCP, other.People)
+	other.Nodes = s.Nodes.Under(e, other.People)
 	return other
 }
 

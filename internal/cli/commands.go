@@ -121,13 +121,17 @@ func (a *app) commands() map[string]func(cmd *cobra.Command) {
 		"users groups remove": a.groupsRemoveCommand,
 		"tokens create":       a.tokensCreateCommand, "tokens list": a.tokensListCommand,
 		"tokens revoke": a.tokensRevokeCommand, "tokens check": a.tokensCheckCommand,
+		"bus status": a.busStatusCommand, "bus capabilities": a.busCapabilitiesCommand, "bus call": a.busCallCommand,
+		"bus trace": a.busTraceCommand, "bus trust": a.busTrustCommand, "bus invite": a.busInviteCommand,
+		"bus token issue": a.busTokenIssueCommand, "bus token list": a.busTokenListCommand,
+		"bus token show": a.busTokenShowCommand, "bus token revoke": a.busTokenRevokeCommand,
 	}
 }
 
 // administrative reports whether a command is one that most users never need. The first screen of help
 // leaves it out.
 func administrative(cmd *cobra.Command) bool {
-	return slices.Contains([]string{"gate", "audit", "users", "tokens"}, cmd.Name())
+	return slices.Contains([]string{"gate", "audit", "users", "tokens", "bus"}, cmd.Name())
 }
 
 // tree builds the tree of commands from commands.md. A command without a function is a group.
@@ -229,7 +233,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	a.section("Flags of every command", rowsOf(root.PersistentFlags())...)
 	if cmd == root {
 		a.section("Administration", [2]string{"", "toolcrib help " + administrationTopic +
-			" lists the commands for users, tokens, the audit log and policies."})
+			" lists the commands for users, tokens, the bus, the audit log and policies."})
 		a.section("Exit status", [2]string{"", exitWords})
 	}
 	if cmd.HasSubCommands() {

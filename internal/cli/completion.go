@@ -44,6 +44,7 @@ func (a *app) completions() map[string]cobra.CompletionFunc {
 		"tools": a.completingKnown(a.toolNames), "skills": a.completingKnown(skillNames),
 		"SERVER": a.completingKnown(serverNames), "providers": a.completingKnown(providerNames),
 		"tools groups": a.completingKnown(a.toolGroups), "CHOICE": a.completingKnown(a.toolChoices),
+		"NODE": a.completing(nodeNames),
 	}
 }
 

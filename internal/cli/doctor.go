@@ -129,6 +129,7 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 	if !broken {
 		if err == nil {
 			findings = append(findings, found(doctorOf(kept).Examine(ctx, localUser()))...)
+			findings = append(findings, found(doctorOf(kept).ExamineBus(ctx, localUser()))...)
 		}
 		findings = append(findings, a.skillsFinding(c))
 		findings = append(findings, found(doctorOf(a.about(c)).ExamineProviders(ctx, localUser()))...)
@@ -137,7 +138,9 @@ func (a *app) examine(ctx context.Context) (findings []finding, broken bool) {
 }
 
 func doctorOf(s *service.Service) *doctor.Doctor {
-	return &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy, Drivers: s.Drivers}
+	return &doctor.Doctor{
+		Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy, Nodes: s.Nodes, Drivers: s.Drivers,
+	}
 }
 
 // examineFar checks a remote server: whether it answers, and which user it takes us for.

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"toolcrib":  ask,
-		"mcpserver": mcpServer, "fakebrowser": fakeBrowser,
+		"mcpserver": mcpServer, "fakebrowser": fakeBrowser, "natsserver": natsServer,
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/mcpset"
+	"github.com/toolcrib/toolcrib/service/nodes"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -81,6 +82,10 @@ type backend interface {
 	MCPPrompt(ctx context.Context, who toolcrib.Principal, p api.MCPPrompt, arguments map[string]string) (
 		mcpset.Read, error)
 	MCPResource(ctx context.Context, who toolcrib.Principal, server, uri string) (mcpset.Read, error)
+
+	BusStatus(ctx context.Context, who toolcrib.Principal) (nodes.Status, error)
+	BusCapabilities(ctx context.Context, who toolcrib.Principal, node string) ([]nodes.Capability, error)
+	BusTrace(ctx context.Context, who toolcrib.Principal, after int64) (nodes.Trace, error)
 }
 
 var _, _ backend = local{}, (*remote.Service)(nil)
@@ -111,7 +116,7 @@ var (
 		"approvals answer", "approvals resolve", "approvals remembered list", "approvals remembered revoke", "tools list",
 		"tools show", "tools enable", "tools disable", "tools reset", "tools call", "tools explain", "sessions list",
 		"sessions show", "sessions export", "sessions remove", "agents list", "agents show", "models list", "skills list",
-		"skills show", "runs prune", "runs import",
+		"skills show", "runs prune", "runs import", "bus status", "bus capabilities", "bus trace",
 	}
 	localCommands = []string{
 		"help", "completion", "version", "config", "trust", "init", "doctor", "serve", "acp", "mcp", "gate", "backup",

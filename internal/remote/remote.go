@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/client"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/nodes"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/skill"
 	"github.com/toolcrib/toolcrib/store"
@@ -513,3 +514,19 @@ func (r *Service) Models(_ toolcrib.Principal, provider string, configured bool)
 
 // Known always returns false: it is not recorded here which notices a person has read.
 func (r *Service) Known(toolcrib.Notice) bool { return false }
+
+func (r *Service) BusStatus(ctx context.Context, _ toolcrib.Principal) (nodes.Status, error) {
+	return get[nodes.Status](ctx, r, nil, "bus")
+}
+
+func (r *Service) BusCapabilities(ctx context.Context, _ toolcrib.Principal, node string) ([]nodes.Capability, error) {
+	q := client.Query{}
+	if node != "" {
+		q["node"] = node
+	}
+	return list[nodes.Capability](ctx, r, q, "bus", "capabilities")
+}
+
+func (r *Service) BusTrace(ctx context.Context, _ toolcrib.Principal, after int64) (nodes.Trace, error) {
+	return get[nodes.Trace](ctx, r, client.Query{"after": after}, "bus", "trace")
+}

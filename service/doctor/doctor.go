@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
+	"github.com/toolcrib/toolcrib/service/nodes"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/service/worker"
@@ -36,6 +37,7 @@ type Doctor struct {
 	MCP    *mcpset.Set
 	People *people.People
 	Policy *policy.Policy
+	Nodes  *nodes.Nodes
 	// Drivers know the other servers of the database.
 	Drivers *worker.Drivers
 }
