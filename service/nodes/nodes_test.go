@@ -472,3 +472,84 @@ func TestRegister_Names(t *testing.T) {
 		t.Errorf("two data folders have the key %s, %v", theirs, err)
 	}
 }
+
+// A served call goes through the gate of the serving node as a user of the calling node: it has the grants of the
+// capability only, owns its runs, and reads no others.
+func TestH19_ServedCallAtTheGate(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	a, node := serve(t, c.URL(), "alpha")
+	_, other := serve(t, c.URL(), "beta")
+	_, third := serve(t, c.URL(), "gamma")
+	for key, name := range map[bus.Key]string{other.Key(): "beta", third.Key(): "gamma"} {
+		if _, err := a.Nodes.SetTrust(t.Context(), root, key, toolcrib.TrustAnchor, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	who := make(chan toolcrib.Principal, 1)
+	err := node.Offer(bus.Descriptor{Name: parse(t, "test.tool@1.0")}, []string{"list_directory"},
+		func(ctx context.Context, by toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
+			var body struct{ Input toolcrib.ToolCall }
+			if err := json.Unmarshal(x.Body, &body); err != nil {
+				return nil, err
+			}
+			who <- by
+			run, err := a.Start(ctx, by, service.StartRequest{Given: &body.Input, Workspace: dir}, service.Front{})
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(run)
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(from *nodes.Instance, user, tool string) (out service.Run, by toolcrib.Principal) {
+		t.Helper()
+		input := fmt.Sprintf(`{"id": "c1", "name": %q, "arguments": {}}`, tool)
+		r := bus.Request{Name: parse(t, "test.tool@1.0"), To: node.Key(), Input: json.RawMessage(input), Timeout: 20 * time.Second}
+		if user != "" {
+			r.From = bus.Hop{User: user, Trust: toolcrib.TrustMember}
+		}
+		waittest.Until(t, "the node is heard of", func() bool {
+			return slices.ContainsFunc(from.Peers(), func(p bus.Peer) bool { return p.Node == node.Key() })
+		})
+		raw, err := from.Call(t.Context(), r)
+		if err == nil {
+			err = json.Unmarshal(raw, &out)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out, <-who
+	}
+	mine, by := run(other, "anna", "list_directory")
+	if mine.User != "node:beta:anna" || by.Trust != toolcrib.TrustMember || len(mine.Trace) != 1 || mine.Trace[0].Status != "ok" {
+		t.Errorf("run of %s (%+v): %+v", mine.User, by, mine.Trace)
+	}
+	for _, tool := range []string{"read_file", "exec_shell", "get_env", "spawn"} {
+		if got, _ := run(other, "anna", tool); len(got.Trace) != 1 || got.Trace[0].Status != "refused" {
+			t.Errorf("%s: %+v", tool, got.Trace)
+		}
+	}
+	_, root1 := run(other, "local:root", "list_directory")
+	_, node1 := run(other, "", "list_directory")
+	_, slash := run(other, "../anna", "list_directory")
+	_, elsewhere := run(third, "anna", "list_directory")
+	for _, p := range []toolcrib.Principal{root1, node1, slash, elsewhere} {
+		if p.Admin || strings.ContainsAny(p.User, "/\\") {
+			t.Errorf("principal %+v", p)
+		}
+		if _, err := a.FindRun(t.Context(), p, string(mine.ID)); toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
+			t.Errorf("%s reads the run of %s: %v", p.User, mine.User, err)
+		}
+	}
+	if node1.Trust != toolcrib.TrustAnchor || elsewhere.User != "node:gamma:anna" {
+		t.Errorf("%+v, %+v", node1, elsewhere)
+	}
+	if got, err := a.FindRun(t.Context(), by, string(mine.ID)); err != nil || got.ID != mine.ID {
+		t.Errorf("its own: %v", err)
+	}
+	if _, err := a.Nodes.Tokens(t.Context(), by); toolcrib.CodeOf(err) != toolcrib.CodeForbidden {
+		t.Errorf("it administrates: %v", err)
+	}
+}
