@@ -195,7 +195,7 @@ func keysInbox(tab *browsertest.Tab) {
 	tab.Reach("[name=reason]")
 	tab.Press("not again")
 	tab.Press(kb.Enter)
-	tab.WaitText("main", "Denied")
+	tab.Until(`location.search === "?said=deny" && document.readyState === "complete"`) // of this or the next approval
 	enterOn(tab, ".nav a[href='/approvals']")
 	at(tab, "/approvals")
 	enterOn(tab, "a[href$='show=decided']")
@@ -232,6 +232,7 @@ func keysTools(t *testing.T, tab *browsertest.Tab) {
 func keysPolicy(t *testing.T, tab *browsertest.Tab) {
 	enterOn(tab, ".nav a[href='/policy']")
 	at(tab, "/policy")
+	tab.Wait("#tab-indents") // its module shows it
 	tab.Reach("#rules")
 	tab.Press(kb.ArrowDown)
 	tab.Press("  - {name: nowrite, tools: [write_file], then: deny}")
