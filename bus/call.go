@@ -26,8 +26,8 @@ func (n *Node) Open(ctx context.Context, r Request) (*Exchange, error) {
 	return n.begin(ctx, c)
 }
 
-// Call makes a call, and returns its result. A call to an idempotent capability is repeated at another node if the first
-// one fails.
+// Call makes a call, and returns its result. A call to an idempotent capability is repeated at another node if the
+// first one fails.
 func (n *Node) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	c, err := n.newCall(r)
 	if err != nil {
@@ -82,7 +82,8 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 			n.unbind(c)
 		}
 		refused := x != nil && x.refused()
-		again := unheard || refused && toolcrib.CodeOf(err) == toolcrib.CodeNotFound || (refused || r.Idempotent) && elsewhere(err)
+		again := unheard || refused && toolcrib.CodeOf(err) == toolcrib.CodeNotFound ||
+			(refused || r.Idempotent) && elsewhere(err)
 		if ctx.Err() != nil || !again || len(c.tried) >= maxAttempts {
 			return nil, err
 		}
@@ -99,7 +100,9 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 		case err != nil:
 			return nil, err
 		case rank(trust) == 0: // lost since its last card
-			return nil, &toolcrib.Error{Code: toolcrib.CodeNotFound, Message: "the node is not trusted any longer", Err: ErrNobody}
+			return nil, &toolcrib.Error{
+				Code: toolcrib.CodeNotFound, Message: "the node is not trusted any longer", Err: ErrNobody,
+			}
 		}
 	}
 	if err := n.bind(c, r); err != nil {
@@ -117,9 +120,11 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 	_, _ = rand.Read(x.salt[:])
 	n.depart(place{r.at, r.Name})
 	x.onEnd = func(err error) { n.arrived(x, r, err) }
+	x.mu.Lock()
 	timer := time.AfterFunc(timeout+callerExtra, func() { x.cancel(timedOut(x.Name)) })
 	canceled := context.AfterFunc(ctx, x.Cancel)
 	x.stop = func(error) { timer.Stop(); canceled() }
+	x.mu.Unlock()
 	var err error
 	if r.offer != nil {
 		err = n.startHere(c, x, timeout)
@@ -159,7 +164,8 @@ func (n *Node) startHere(c *call, x *Exchange, timeout time.Duration) error {
 		return err
 	}
 	in := &incoming{hops: append(slices.Clip(c.lineage), h), body: c.body}
-	in.Token, in.Session, in.Trace, in.Timeout, in.Keep, in.Bytes = c.token, c.session, c.trace, timeout, c.keep, len(c.body)
+	in.Token, in.Session, in.Trace, in.Timeout, in.Keep = c.token, c.session, c.trace, timeout, c.keep
+	in.Bytes = len(c.body)
 	x.link.heard = x.started
 	y := &Exchange{node: n, serving: true, other: x, started: x.started, id: x.id}
 	x.other = y
@@ -204,7 +210,9 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 		return nil
 	}
 	unheard := func() {
-		x.end(nil, &toolcrib.Error{Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody})
+		x.end(nil, &toolcrib.Error{
+			Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody,
+		})
 		n.gone(x.peer)
 	}
 	if err := n.o.Transport.Send(x.peer, raw, unheard); errors.Is(err, ErrNobody) {

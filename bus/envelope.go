@@ -25,8 +25,8 @@ import (
 //	data: version 'D' exchange[16] salt[8] number[4] sealed(kind payload…)
 //
 // An open message is sealed for the node and instance that it is for (HPKE). Data messages are sealed with a key for
-// each direction, which both ends export from the open message. Salt and number are the nonce: if an open message is sent
-// again by somebody else, its answer has another salt. All before the sealed part is authenticated.
+// each direction, which both ends export from the open message. Salt and number are the nonce: if an open message is
+// sent again by somebody else, its answer has another salt. All before the sealed part is authenticated.
 const (
 	protocol = 1
 	formCard = 'C'
@@ -46,7 +46,7 @@ const (
 // Bounds of an envelope.
 const (
 	maxHops = 8
-	// lasts is the time after which an envelope is not accepted, which the other node's clock must agree with but for clockSkew.
+	// lasts is the time after which an envelope expires. The clocks of the nodes may differ by clockSkew.
 	lasts     = 30 * time.Second
 	clockSkew = time.Minute
 
@@ -147,7 +147,9 @@ func newHop(c *call, self, to Key, now time.Time, restHash string) (signedHop, e
 }
 
 // seal returns the open message of a call, and the ciphers of the exchange.
-func (k *Keys) seal(c *call, self, to Address, agreement []byte, id exchangeID, now time.Time) (raw []byte, in, out cipher.AEAD, err error) {
+func (k *Keys) seal(
+	c *call, self, to Address, agreement []byte, id exchangeID, now time.Time,
+) (raw []byte, in, out cipher.AEAD, err error) {
 	r := rest{
 		Instance: self.Instance, Token: c.token, Session: c.session, Trace: c.trace, Timeout: c.timeout, Keep: c.keep,
 		Bytes: len(c.body), Hash: hashOf(c.body),
@@ -235,8 +237,8 @@ func (k *Keys) unseal(self Address, raw []byte) (id exchangeID, text []byte, in,
 	return id, text, in, out, err
 }
 
-// readOpen reads and verifies the content of an open message. If the error can be told to the caller, it returns the call
-// as well.
+// readOpen reads and verifies the content of an open message. If the error can be told to the caller, it returns the
+// call as well.
 func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	bad := func(what string) (*incoming, error) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the envelope of the call cannot be read: %s", what)
@@ -265,7 +267,8 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	if !ok || !ok2 {
 		return bad("a length is wrong")
 	}
-	if strict(h.Raw, maxHopBytes, &h.read) != nil || strict(restRaw, maxRestBytes, &in.rest) != nil || !validInstance(in.Instance) {
+	if strict(h.Raw, maxHopBytes, &h.read) != nil || strict(restRaw, maxRestBytes, &in.rest) != nil ||
+		!validInstance(in.Instance) {
 		return bad("it is not JSON in the right form")
 	}
 	in.hops = []signedHop{h} // from here on, the caller can be told
@@ -357,7 +360,7 @@ func validInstance(text string) bool {
 	return text != "" && len(text) <= 32
 }
 
-// salt is a part of the nonces of one end of an exchange.
+// salt is part of the nonces of one end of an exchange.
 type salt [8]byte
 
 // sealData returns a data message.

@@ -80,12 +80,15 @@ func DecodeError(raw []byte) *toolcrib.Error {
 		err = json.Unmarshal(canonical, &body)
 	}
 	if err != nil || !slices.Contains(sentCodes, body.Code) {
-		return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the other node failed, and its error cannot be read", Err: err}
+		return &toolcrib.Error{
+			Code: toolcrib.CodeInternal, Message: "the other node failed, and its error cannot be read", Err: err,
+		}
 	}
 	e := &toolcrib.Error{
-		Code: body.Code, Message: guard.Clip(guard.Clean(body.Message), maxMessage), Ref: guard.Clip(guard.Clean(body.Ref), 128),
+		Code: body.Code, Message: guard.Clip(guard.Clean(body.Message), maxMessage),
+		Ref:        guard.Clip(guard.Clean(body.Ref), 128),
+		RetryAfter: time.Duration(min(max(0, body.RetryAfter), maxRetryAfter.Milliseconds())) * time.Millisecond,
 	}
-	e.RetryAfter = min(max(0, time.Duration(min(body.RetryAfter, maxRetryAfter.Milliseconds()))*time.Millisecond), maxRetryAfter)
 	a := &Alternatives{SchemaHash: guard.Clip(guard.Clean(body.SchemaHash), 128)}
 	for _, name := range body.Capabilities[:min(len(body.Capabilities), maxAlternatives)] {
 		if _, err := ParseName(name); err == nil {

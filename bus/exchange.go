@@ -51,14 +51,15 @@ type Request struct {
 
 // Frame is a message of a stream, in either direction.
 type Frame struct {
-	// Event is the kind of the frame, of a-z, 0-9 and _: token, tool_call, tool_result. It is never done, error or accepted.
+	// Event is the kind of the frame, of a-z, 0-9 and _, such as token or tool_result. It is never done, error or
+	// accepted.
 	Event string          `json:"event"`
 	Data  json.RawMessage `json:"data"`
 }
 
 // Handler serves a capability. Its context ends if the caller cancels or is gone, and at the call's timeout. The
-// returned result is checked by the response schema. An error that is not a [*toolcrib.Error] becomes internal_error with a
-// reference, under which it is logged.
+// returned result is checked by the response schema. An error that is not a [*toolcrib.Error] becomes internal_error
+// with a reference, under which it is logged.
 type Handler func(ctx context.Context, x *Exchange) (json.RawMessage, error)
 
 // Exchange is a call in flight, at either end. It is safe for concurrent use.

@@ -76,4 +76,6 @@ func NewKeys(seed []byte) (*Keys, error) {
 func (k *Keys) Public() Key { return k.public }
 
 // Format implements [fmt.Formatter], so that no verb prints the keys.
-func (k *Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "keys of "+string(k.public)) } // fmt has no use for it
+func (k *Keys) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "keys of "+string(k.public)) // fmt has no use for the error
+}

@@ -169,7 +169,8 @@ func (l *link) take(m message) (whole message, complete bool, err error) {
 		}
 		l.acked = acked
 		return whole, false, nil
-	case k == 0 || k > kindMost, len(l.partial)+len(m.payload) > k.limit(), l.of != 0 && l.of != k && k != kindDone && k != kindError:
+	case k == 0 || k > kindMost, len(l.partial)+len(m.payload) > k.limit(),
+		l.of != 0 && l.of != k && k != kindDone && k != kindError:
 		return whole, false, errBroken
 	case !k.counted():
 		return m, m.kind&more == 0, nil

@@ -98,8 +98,8 @@ func readCard(raw []byte) (c card, ok bool) {
 	if len(raw) <= head || len(raw) > maxCardBytes || strict(raw[head:], maxCardBytes, &c) != nil {
 		return c, false
 	}
-	ok = c.Version == protocol && validInstance(c.Instance) && len(c.Agreement) == 32 && len(c.Hash) == 64 && c.Count >= 0 &&
-		c.Load >= 0 && c.Load <= 1 && c.Node.signed(cardContext, raw[head:], raw[2:head])
+	ok = c.Version == protocol && validInstance(c.Instance) && len(c.Agreement) == 32 && len(c.Hash) == 64 &&
+		c.Count >= 0 && c.Load >= 0 && c.Load <= 1 && c.Node.signed(cardContext, raw[head:], raw[2:head])
 	c.Name = guard.Clip(guard.Clean(c.Name), maxPeerName)
 	return c, ok
 }
@@ -184,7 +184,9 @@ func (n *Node) trustIn(ctx context.Context, node Key) (toolcrib.Trust, error) {
 	}
 	trust, err := n.o.Trust(ctx, node)
 	if err != nil {
-		return "", &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "the trust in the node cannot be determined; try again", Err: err}
+		return "", &toolcrib.Error{
+			Code: toolcrib.CodeInternal, Message: "the trust in the node cannot be determined; try again", Err: err,
+		}
 	}
 	return trust, nil
 }
@@ -217,10 +219,8 @@ func (n *Node) wanted(p *peer) {
 			}
 		}
 	}
-	if !stale || rank(p.trust) == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil || busy >= maxFetches || n.closed {
-		return
-	}
-	if p.list != nil && p.list.of == p.Hash && now.Sub(p.list.at) < listLasts {
+	if !stale || rank(p.trust) == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil ||
+		busy >= maxFetches || n.closed {
 		return
 	}
 	p.asked, p.fetching = now, true

@@ -71,7 +71,7 @@ func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error
 	id := keptID{h.Node, h.ID}
 	var hash string
 	if in.Keep {
-		hash = cmp.Or(in.Hash, hashOf(in.body)) // within the node there is none
+		hash = cmp.Or(in.Hash, hashOf(in.body)) // a call within the node has no hash
 		if k := n.kept[id]; k != nil {
 			if k.capability != o.Name || k.hash != hash || k.user != h.User {
 				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
@@ -80,7 +80,10 @@ func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error
 		}
 	}
 	full := func(what string, after time.Duration) error {
-		return &toolcrib.Error{Code: toolcrib.CodeCapacityExceeded, Message: what, RetryAfter: min(max(after, 100*time.Millisecond), 30*time.Second)}
+		return &toolcrib.Error{
+			Code: toolcrib.CodeCapacityExceeded, Message: what,
+			RetryAfter: min(max(after, 100*time.Millisecond), 30*time.Second),
+		}
 	}
 	switch {
 	case o.inFlight >= o.MaxConcurrent:

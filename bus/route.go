@@ -114,7 +114,8 @@ func (n *Node) routing() *routes {
 		}
 		for i := range p.list.offers {
 			d := &p.list.offers[i]
-			note(route{d, at, nil, p}, Known{Descriptor: *d, Node: at.Node, NodeName: p.Name, Local: at.Node == n.self.Node, Trust: p.trust})
+			local := at.Node == n.self.Node
+			note(route{d, at, nil, p}, Known{Descriptor: *d, Node: at.Node, NodeName: p.Name, Local: local, Trust: p.trust})
 		}
 	}
 	slices.SortFunc(r.known, func(a, b Known) int {
@@ -151,8 +152,8 @@ func (n *Node) Changed() <-chan struct{} {
 // newCall returns the call of a request.
 func (n *Node) newCall(r Request) (*call, error) {
 	c := &call{
-		id: r.ID, name: r.Name, from: r.From, token: r.Token, session: r.Session, trace: r.Trace, timeout: r.Timeout, to: r.To,
-		keep: r.ID != "", tried: map[Address]bool{},
+		id: r.ID, name: r.Name, from: r.From, token: r.Token, session: r.Session, trace: r.Trace, timeout: r.Timeout,
+		to: r.To, keep: r.ID != "", tried: map[Address]bool{},
 	}
 	if _, err := ParseName(r.Name.String()); err != nil {
 		return nil, err
@@ -225,8 +226,8 @@ func (n *Node) routeOf(ctx context.Context, c *call) (route, error) {
 		return n.best(found, now), nil
 	case busy:
 		return route{}, &toolcrib.Error{
-			Code: toolcrib.CodeCapacityExceeded, Message: "all nodes that offer " + c.name.String() + " are busy, or fail; try again",
-			RetryAfter: retrySoon,
+			Code: toolcrib.CodeCapacityExceeded, RetryAfter: retrySoon,
+			Message: "all nodes that offer " + c.name.String() + " are busy, or fail; try again",
 		}
 	}
 	return route{}, n.notFound(c, elsewhere)
@@ -382,7 +383,9 @@ func (n *Node) bind(c *call, r route) error {
 			return lost(errors.New("the call was made before, at an instance of a node that is gone"))
 		}
 		if !ok && len(n.sticky) >= maxSticky {
-			return &toolcrib.Error{Code: toolcrib.CodeCapacityExceeded, Message: "too many sessions are in use; try again later", RetryAfter: time.Minute}
+			return &toolcrib.Error{
+				Code: toolcrib.CodeCapacityExceeded, Message: "too many sessions are in use; try again later", RetryAfter: time.Minute,
+			}
 		}
 		n.sticky[key] = binding{r.at, now.Add(stickyLasts)}
 	}

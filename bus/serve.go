@@ -28,6 +28,7 @@ func (n *Node) opened(raw []byte) {
 	}
 	now := time.Now()
 	x := &Exchange{node: n, id: id, serving: true, in: in, out: out, started: now}
+	x.pumping = true            // until the caller is known
 	_, _ = rand.Read(x.salt[:]) // does not fail
 	x.link.heard = now
 	if !n.add(x) {
@@ -40,6 +41,7 @@ func (n *Node) opened(raw []byte) {
 			return
 		}
 		x.peer = Address{call.last().Node, call.Instance}
+		x.begun()
 		n.serve(x, call, err)
 	}) {
 		n.forget(x)
@@ -53,7 +55,10 @@ var errReplay = errors.New("the call was received before")
 func (n *Node) serve(x *Exchange, in *incoming, err error) {
 	h := in.last()
 	x.ID, x.Name, x.Node, x.hops = h.ID, h.Capability, n.self.Node, in.hops
-	x.Session, x.Trace, x.bytesIn = in.Session, in.Trace, in.Bytes
+	x.Session, x.Trace = in.Session, in.Trace
+	x.mu.Lock()
+	x.bytesIn += in.Bytes
+	x.mu.Unlock()
 	event := func(err error) {
 		e := x.event(n.self.Node)
 		if e.From = h.Node; toolcrib.CodeOf(err) == toolcrib.CodeSignature && x.Caller.Node == "" {
@@ -189,7 +194,8 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 		if rank(own) == 0 {
 			own = toolcrib.TrustMember
 		}
-		if err := claims.Scope.Offers(access.Target{Agent: in.last().Agent, Capability: o.Name.String()}); err != nil && !o.open() {
+		target := access.Target{Agent: in.last().Agent, Capability: o.Name.String()}
+		if err := claims.Scope.Offers(target); err != nil && !o.open() {
 			return err
 		}
 	}
@@ -401,6 +407,7 @@ func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, er
 		return nil, e
 	}
 	ref := "bus_" + rand.Text()[:16]
-	n.o.Log.Error("a capability failed", "capability", o.Name.String(), "ref", ref, "error", err, "stack", guard.Stack(err))
+	n.o.Log.Error("a capability failed", "capability", o.Name.String(), "ref", ref, "error", err,
+		"stack", guard.Stack(err))
 	return nil, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: o.Name.String() + " failed", Ref: ref}
 }

@@ -69,8 +69,8 @@ func (x *Exchange) event(to Key) TraceEvent {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := TraceEvent{
-		Trace: x.Trace, ID: x.ID, Capability: x.Name, From: x.node.self.Node, To: to, BytesIn: x.bytesIn, BytesOut: x.bytesOut,
-		Frames: x.count,
+		Trace: x.Trace, ID: x.ID, Capability: x.Name, From: x.node.self.Node, To: to, BytesIn: x.bytesIn,
+		BytesOut: x.bytesOut, Frames: x.count,
 	}
 	if strings.HasPrefix(x.Name.Name, "llm.") {
 		var r struct {
@@ -149,7 +149,8 @@ func (n *Node) Counters() []Counter {
 				served = -1
 			}
 		}
-		return cmp.Or(strings.Compare(a.Capability, b.Capability), served, strings.Compare(string(a.Result), string(b.Result)))
+		return cmp.Or(strings.Compare(a.Capability, b.Capability), served,
+			strings.Compare(string(a.Result), string(b.Result)))
 	})
 	return all
 }

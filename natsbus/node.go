@@ -58,7 +58,8 @@ func (b *Bus) Nodes() (*Nodes, error) {
 	return newNodes(b.conn, false, &b.denied)
 }
 
-// DialNodes connects to a cluster for a node only. Of the options it uses URL, Credentials, CAFile, CertFile, KeyFile and Log.
+// DialNodes connects to a cluster for a node only. Of the options it uses URL, Credentials, CAFile, CertFile, KeyFile
+// and Log.
 func DialNodes(ctx context.Context, o Options) (*Nodes, error) {
 	b := &Bus{Options: o}
 	if b.Log == nil {
@@ -70,8 +71,9 @@ func DialNodes(ctx context.Context, o Options) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.conn, err = nats.Connect(o.URL, append(options, nats.Name("toolcrib node"), nats.Timeout(patience), nats.MaxReconnects(-1),
-		nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(pingEvery),
+	b.conn, err = nats.Connect(o.URL, append(options, nats.Name("toolcrib node"), nats.Timeout(patience),
+		nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(pingEvery),
 		nats.IgnoreAuthErrorAbort(), nats.NoEcho(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.denied.note(err, b.Log)
 		}))...)
@@ -157,12 +159,14 @@ func (n *Nodes) Receive(self bus.Address, receive func([]byte)) (stop func(), er
 	var service micro.Service
 	if err == nil {
 		service, err = micro.AddService(n.conn, micro.Config{
-			Name: nodeService, Version: "1.0.0", Description: "a node of toolcrib", Metadata: map[string]string{"node": string(self.Node)},
+			Name: nodeService, Version: "1.0.0", Description: "a node of toolcrib",
+			Metadata: map[string]string{"node": string(self.Node)},
 		})
 	}
 	if err == nil {
 		err = service.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { receive(r.Data()) }),
-			micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroupDisabled(), micro.WithEndpointPendingLimits(maxNodeIn, maxNodeSize))
+			micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroupDisabled(),
+			micro.WithEndpointPendingLimits(maxNodeIn, maxNodeSize))
 	}
 	stop = sync.OnceFunc(func() {
 		if service != nil {

@@ -247,14 +247,15 @@ func compare(url string, a, b *bus.Node, calls, turns int) error {
 	}
 	fmt.Printf("%-28s %10s %8s %8s\n", fmt.Sprintf("%d at once", atOnce), "CPU a call", "CPU ×", "wall ×")
 	for i, k := range kinds {
-		fmt.Printf("%-28s %10s %8.2f %8.2f\n", k.name, stat.Median(cpu[i]).Round(100*time.Nanosecond), stat.Ratio(cpu[i], cpu[0]),
-			stat.Ratio(wall[i], wall[0]))
+		fmt.Printf("%-28s %10s %8.2f %8.2f\n", k.name, stat.Median(cpu[i]).Round(100*time.Nanosecond),
+			stat.Ratio(cpu[i], cpu[0]), stat.Ratio(wall[i], wall[0]))
 	}
 	rest := make([]time.Duration, turns)
 	for i := range rest {
 		rest[i] = cpu[1][i] - cpu[2][i]
 	}
-	fmt.Printf("%-28s %10s %8.2f\n", "the call without these", stat.Median(rest).Round(100*time.Nanosecond), stat.Ratio(rest, cpu[0]))
+	fmt.Printf("%-28s %10s %8.2f\n", "the call without these", stat.Median(rest).Round(100*time.Nanosecond),
+		stat.Ratio(rest, cpu[0]))
 	return nil
 }
 
@@ -329,7 +330,8 @@ func streams(a, b *bus.Node) error {
 	all := make(chan struct{}) // closed when all have started
 	var started sync.WaitGroup
 	started.Add(at)
-	err := b.Offer(bus.Descriptor{Name: chat, MaxConcurrent: at}, func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+	d := bus.Descriptor{Name: chat, MaxConcurrent: at}
+	err := b.Offer(d, func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
 		started.Done()
 		<-all
 		for range frames {
@@ -369,8 +371,8 @@ func streams(a, b *bus.Node) error {
 	default:
 	}
 	took, cpu := time.Since(began), stat.CPU()-cpu0
-	fmt.Printf("%d streams at a time, %d frames each: %s, CPU %s a frame (both ends); both ends of a waiting stream: %d KiB\n", at, frames,
-		took.Round(time.Millisecond), (cpu / (at * frames)).Round(100*time.Nanosecond), heap/at>>10)
+	fmt.Printf("%d streams at a time, %d frames each: %s, CPU %s a frame (both ends); both ends of a waiting stream: %d KiB\n",
+		at, frames, took.Round(time.Millisecond), (cpu / (at * frames)).Round(100*time.Nanosecond), heap/at>>10)
 	return nil
 }
 
@@ -391,7 +393,8 @@ func discovery(url string) error {
 	defer closeB()
 	for i := range many {
 		err := b.Offer(bus.Descriptor{
-			Name: bus.Name{Name: fmt.Sprintf("bench.many%d", i), Major: 1}, Description: strings.Repeat("d", 100), Request: request, Response: response,
+			Name: bus.Name{Name: fmt.Sprintf("bench.many%d", i), Major: 1}, Description: strings.Repeat("d", 100),
+			Request: request, Response: response,
 		}, func(context.Context, *bus.Exchange) (json.RawMessage, error) { return output, nil })
 		if err != nil {
 			return err
@@ -416,7 +419,9 @@ func discovery(url string) error {
 	found := time.Since(began)
 	began = time.Now()
 	list := a.Known()
-	fmt.Printf("%d capabilities: known %s after the start (CPU %s, both ends), listed in %s, one called in %s, %d MiB\n", len(list),
-		took.Round(time.Millisecond), cpu.Round(time.Millisecond), time.Since(began).Round(time.Microsecond), found.Round(time.Microsecond), heap>>20)
+	listed := time.Since(began)
+	fmt.Printf("%d capabilities: known %s after the start (CPU %s, both ends), listed in %s, one called in %s, %d MiB\n",
+		len(list), took.Round(time.Millisecond), cpu.Round(time.Millisecond), listed.Round(time.Microsecond),
+		found.Round(time.Microsecond), heap>>20)
 	return nil
 }

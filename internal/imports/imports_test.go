@@ -158,7 +158,7 @@ func TestImports(t *testing.T) {
 		{"a room of the service does not import the service", roomsStandAlone},
 		{"only front ends import the doctor", doctorStandsAlone},
 		{"workers know neither policy nor tools", workersDriveRunsOnly},
-		{"the bus knows no transport and no service", busStandsAlone},
+		{"the bus is independent of transports and of the service", busStandsAlone},
 		{"the product does not import toolcribtest", testsStayOutside},
 	}
 	for _, rule := range rules {
