@@ -152,8 +152,13 @@ func TestEnvelope_ForAnother(t *testing.T) {
 		off  time.Duration
 		want toolcrib.Code
 	}{
-		{-61 * time.Second, toolcrib.CodeExpired}, {-59 * time.Second, ""}, {0, ""}, {89 * time.Second, ""},
-		{91 * time.Second, toolcrib.CodeExpired}, {-24 * time.Hour, toolcrib.CodeExpired}, {24 * time.Hour, toolcrib.CodeExpired},
+		{-61 * time.Second, toolcrib.CodeExpired},
+		{-59 * time.Second, ""},
+		{0, ""},
+		{89 * time.Second, ""},
+		{91 * time.Second, toolcrib.CodeExpired},
+		{-24 * time.Hour, toolcrib.CodeExpired},
+		{24 * time.Hour, toolcrib.CodeExpired},
 	} {
 		_, err := readOpen(text, b.Public(), noon.Add(tt.off))
 		refusedWith(t, tt.off.String(), err, tt.want)

@@ -171,8 +171,13 @@ func TestScore(t *testing.T) {
 		return h.score(load, local)
 	}
 	for _, tt := range []struct{ got, want float64 }{
-		{(*health)(nil).score(0, false), 500}, {of(0, true), 450}, {of(0.5, false), 750}, {of(0, false, true), 100},
-		{of(0, false, true, false), 600}, {of(1, true, true), 150}, {of(0, false, false), 1500},
+		{(*health)(nil).score(0, false), 500},
+		{of(0, true), 450},
+		{of(0.5, false), 750},
+		{of(0, false, true), 100},
+		{of(0, false, true, false), 600},
+		{of(1, true, true), 150},
+		{of(0, false, false), 1500},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%v, want %v", tt.got, tt.want)
