@@ -241,7 +241,7 @@ func TestInstances(t *testing.T) {
 }
 
 // Every call leaves an event at both ends, and counts.
-func TestTraces(t *testing.T) {
+func TestH23_Traces(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
 		a, b := net.join(t, 0), net.join(t, 1)

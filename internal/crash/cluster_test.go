@@ -27,7 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/store/postgres"
 )
 
-var trouble = flag.Duration("crash.trouble", 12*time.Second, "how long the clients of TestServe_Cluster begin runs")
+var trouble = flag.Duration("crash.trouble", 2*time.Minute, "how long the clients of TestServe_Cluster begin runs")
 
 // TestServe_Cluster has three servers on a PostgreSQL with a synchronous standby, and a NATS cluster, while at
 // moments that the seed says servers are killed, stopped and ended, nodes of the bus are killed, the bus comes
@@ -35,6 +35,7 @@ var trouble = flag.Duration("crash.trouble", 12*time.Second, "how long the clien
 // to the clients, is cut, stalled in one direction or both, or slow. Each run ends as it does without that, each
 // effect happens once, budgets are exact, and each stream is whole. By the seed, there is no bus.
 func TestServe_Cluster(t *testing.T) {
+	t.Parallel() // beside the others it costs little time: its servers mostly wait
 	first := theSeed(t)
 	for i := range *towns {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) { newCluster(t, first+uint64(i)).story(3, 4) })
