@@ -218,6 +218,7 @@ func (h *seen) rows() map[string]row {
 			shows: []string{"ann.private", runs[0], file},
 		},
 		"GET /api/me": {},
+		"GET /api/bus": {}, "GET /api/bus/capabilities": {query: []string{"node=x"}}, "GET /api/bus/trace": {},
 
 		"POST /api/sign-in":  {bodies: []string{`{"user":"ann.private","password":"wrong wrong wrong"}`, `{"token":"x"}`}},
 		"POST /api/sign-out": {}, "GET /api/web-sessions": {query: []string{"user=ann.private", "user=*"}},
