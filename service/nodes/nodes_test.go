@@ -553,3 +553,42 @@ func TestH19_ServedCallAtTheGate(t *testing.T) {
 		t.Errorf("it administrates: %v", err)
 	}
 }
+
+// A server starts while the bus is gone, and its node is heard of once the bus is back.
+func TestH18_BusIsGoneAtTheStart(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	c.Kill(0)
+	a, node := serve(t, c.URL(), "alpha")
+	echo(t, node, "test.echo@1.0", "")
+	s, err := a.BusStatus(t.Context(), root)
+	if err != nil || s.Connected || s.Problem == "" || !slices.Equal(s.Offers, []string{"test.echo@1.0"}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	who, err := called(t, node, node, bus.Request{Name: parse(t, "test.echo@1.0"), From: bus.Hop{User: "anna", Trust: toolcrib.TrustMember}})
+	if err != nil || who.User != "anna" || who.Admin {
+		t.Errorf("its own capability: %+v, %v", who, err)
+	}
+	c.Restart(0)
+	b, other := serve(t, c.URL(), "beta")
+	if _, err := a.Nodes.SetTrust(t.Context(), root, other.Key(), toolcrib.TrustMember, "beta"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Nodes.SetTrust(t.Context(), root, node.Key(), toolcrib.TrustMember, "alpha"); err != nil {
+		t.Fatal(err)
+	}
+	waittest.Until(t, "the capability is known", func() bool {
+		all, err := b.BusCapabilities(t.Context(), root, "alpha")
+		return err == nil && len(all) == 1 && all[0].Name.String() == "test.echo@1.0"
+	})
+	if _, err := called(t, other, node, bus.Request{Name: parse(t, "test.echo@1.0")}); err != nil {
+		t.Error(err)
+	}
+	trace, err := a.BusTrace(t.Context(), root, 0)
+	if err != nil || len(trace.Entries) < 2 || trace.Entries[len(trace.Entries)-1].Seq < 2 || len(trace.Counters) == 0 {
+		t.Errorf("trace %+v, %v", trace, err)
+	}
+	last := trace.Entries[len(trace.Entries)-1]
+	if rest, err := a.BusTrace(t.Context(), root, last.Seq); err != nil || len(rest.Entries) != 0 {
+		t.Errorf("after the last: %+v, %v", rest.Entries, err)
+	}
+}
