@@ -217,7 +217,7 @@ func (h *seen) rows() map[string]row {
 			query: []string{"user=ann.private", "run=" + runs[0]},
 			shows: []string{"ann.private", runs[0], file},
 		},
-		"GET /api/me": {},
+		"GET /api/me":  {},
 		"GET /api/bus": {}, "GET /api/bus/capabilities": {query: []string{"node=x"}}, "GET /api/bus/trace": {},
 
 		"POST /api/sign-in":  {bodies: []string{`{"user":"ann.private","password":"wrong wrong wrong"}`, `{"token":"x"}`}},
