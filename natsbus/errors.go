@@ -21,6 +21,9 @@ import (
 // errUnreachable is the error of a cluster that does not answer, which may pass by itself.
 var errUnreachable = errors.New("the bus does not answer")
 
+// Unreachable reports whether an error means that the cluster does not answer.
+func Unreachable(err error) bool { return errors.Is(err, errUnreachable) }
+
 const maxCredentials = 64 << 10
 
 // credentials returns the option for a file of credentials, which is read again for each connection.

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/natsbus"
 	"github.com/toolcrib/toolcrib/service/env"
 )
@@ -18,6 +19,9 @@ func (n *Nodes) Dial(ctx context.Context) (*Instance, error) {
 		return n.Open(ctx, Link{}, false, nil)
 	}
 	over, err := natsbus.DialNodes(ctx, o)
+	if natsbus.Unreachable(err) {
+		return nil, toolcrib.Errorf(toolcrib.CodeOverloaded, "%v; start it, or correct bus.url", err)
+	}
 	if err != nil {
 		return nil, env.BadRequestf("%v", err)
 	}
