@@ -83,6 +83,7 @@ func (s *Server) routes() ([]route, error) {
 	list = append(list, conversationRoutes()...)
 	list = append(list, mcpRoutes()...)
 	list = append(list, teamRoutes(begins)...)
+	list = append(list, channelRoute())
 	list = append(list, v1Routes()...)
 	list = append(list, socket)
 	for i := range list {

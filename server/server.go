@@ -27,6 +27,7 @@ import (
 	"github.com/toolcrib/toolcrib/server/ui"
 	"github.com/toolcrib/toolcrib/server/websession"
 	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/channels"
 	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/telemetry"
 )
@@ -56,6 +57,7 @@ type Options struct {
 type Server struct {
 	Options
 	pool *service.Pool
+	chat *channels.Channels
 	mux  *http.ServeMux
 	// document is the OpenAPI document, without servers.
 	document []byte
@@ -129,6 +131,7 @@ func New(o Options) (*Server, error) {
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watchTokens(ctx) })
 	s.unwatch = func() { end(); watching.Wait() }
+	s.chat = s.pool.Channels(o.Log)
 	return s, nil
 }
 
@@ -209,6 +212,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 func (s *Server) Close(ctx context.Context) error {
 	s.sockets.close()
 	s.unwatch()
+	s.chat.Close()
 	return errors.Join(s.mcp.Close(ctx), s.pool.Close(ctx))
 }
 

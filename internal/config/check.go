@@ -44,6 +44,9 @@ func (d *decoder) check(c *Config) {
 	d.checkTools(c)
 	d.checkCommands(c)
 	d.checkNotify(c)
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		d.checkChannel(c, name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Team.Panels)) {
 		d.checkPanel(c, name)
 	}
@@ -477,7 +480,6 @@ func (c *Config) Ignored() (ignored Errors) {
 		}
 	}
 	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
-	add(len(c.Channels) > 0, "channels", "channels are", "the tool message is missing, and no message starts a run")
 	return ignored
 }
 

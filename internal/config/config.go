@@ -105,11 +105,21 @@ type Panel struct {
 // Channel is a way of sending messages to people, and of starting runs by messages.
 type Channel struct {
 	Type    string  `yaml:"type" required:"true" format:"word"`
-	URL     Value   `yaml:"url" default:"" secret:"all"`
+	URL     Value   `yaml:"url" required:"true" format:"text" secret:"all"`
+	Secret  Value   `yaml:"secret" default:"" format:"signing" secret:"all"` // of a webhook
 	Inbound Inbound `yaml:"inbound"`
 }
 
-// Inbound configures whose messages start runs, and of which agent.
+// The types of channels whose messages can start runs. The others are messengers to which messages are only sent.
+const (
+	ChannelTelegram = "telegram"
+	ChannelSlack    = "slack"
+	ChannelMatrix   = "matrix"
+	ChannelWebhook  = "webhook"
+)
+
+// Inbound configures whose messages start runs, and of which agent. An entry of Allow is the stable ID of a sender, to
+// which =USER may be appended to make them that user.
 type Inbound struct {
 	Agent string   `yaml:"agent" default:"" format:"word"`
 	Allow []string `yaml:"allow" default:"[]" max:"10000" format:"word" words:"true"`

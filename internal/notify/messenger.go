@@ -66,16 +66,16 @@ func (l *Line) to(address string) chan struct{} {
 	return l.out[address]
 }
 
-// tell sends the text of a message to a messenger. It returns why that failed, or "".
-func (n *Notifier) tell(ctx context.Context, to string, m Message) string {
-	sending, outcome := n.o.Line.to(to), make(chan string, 1)
+// Tell sends a text to a messenger. It returns why that failed, or "".
+func Tell(ctx context.Context, line *Line, to, text string) string {
+	sending, outcome := line.to(to), make(chan string, 1)
 	select {
 	case sending <- struct{}{}:
 	case <-ctx.Done():
 		return failure(ctx.Err())
 	}
 	go func() {
-		reason := shout(to, m.Text())
+		reason := shout(to, text)
 		<-sending
 		outcome <- reason
 	}()

@@ -122,7 +122,7 @@ func (n *Notifier) one(ctx context.Context, t Target, m Message) string {
 	if address.IsWebhook(t.Address) {
 		return n.post(ctx, t, m)
 	}
-	return n.tell(ctx, t.Address, m)
+	return Tell(ctx, n.o.Line, t.Address, m.Text())
 }
 
 // The types of messages.

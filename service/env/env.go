@@ -20,6 +20,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/internal/notify"
 	"github.com/toolcrib/toolcrib/internal/process"
 	"github.com/toolcrib/toolcrib/provider/limit"
 	"github.com/toolcrib/toolcrib/store"
@@ -51,6 +52,8 @@ type folder struct {
 	mu       sync.Mutex
 	noticed  map[string]bool // the texts that [Env.Once] has passed on; under mu
 	site     string          // see [Env.Site]; under mu
+
+	line notify.Line // messages of channels that are still to be sent
 }
 
 // Options configure an [Env].

@@ -62,6 +62,9 @@ type driven struct {
 // claim is one of several claims of this process to a run.
 type claim struct{ stop func(error) }
 
+// KeptLease returns the name of a lease that is not of a run. This process renews it until it is released.
+func KeptLease(name string) toolcrib.RunID { return sweepRun + " " + toolcrib.RunID(name) }
+
 // NewDrivers returns the runs that this process drives, none at first.
 func NewDrivers(e *env.Env) *Drivers {
 	d := &Drivers{env: e, wake: make(chan struct{}, 1), runs: map[toolcrib.RunID]*driven{}}

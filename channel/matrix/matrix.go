@@ -1,0 +1,286 @@
+// Package matrix is an account of a Matrix homeserver (client-server API v3), in rooms without end-to-end encryption.
+package matrix
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/channel/internal/rest"
+)
+
+const (
+	scheme = "matrix"
+	// maxText is the length of a text in bytes. JSON doubles it at most for usual texts, and an event has 65,536.
+	maxText = 24 << 10
+	poll    = 30 * time.Second
+	timeout = 30 * time.Second
+)
+
+// Account is an account. It implements [channel.Channel].
+type Account struct {
+	base, token string
+	chat        string
+	http        *http.Client
+}
+
+// New returns the account of an address: matrix://:ACCESS-TOKEN@HOST/?rooms=ID. The error does not contain any of the
+// address.
+func New(address string) (*Account, error) {
+	a, err := channel.ParseAddress(address, scheme, "")
+	if err != nil {
+		return nil, err
+	}
+	if a.User != "" || a.Password == "" {
+		return nil, errors.New("has no access token: matrix://:ACCESS-TOKEN@HOST")
+	}
+	return &Account{base: a.Base.String() + "/_matrix/client/v3", token: a.Password, chat: a.Chat, http: rest.NewClient()}, nil
+}
+
+// call sends a request.
+func (a *Account) call(
+	ctx context.Context, method, path string, query url.Values, within time.Duration, body, result any,
+) error {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	_, data, err := rest.Do(ctx, a.http, rest.Request{
+		Method: method, URL: a.base + path, Body: body, Timeout: within,
+		Header: http.Header{"Authorization": {"Bearer " + a.token}},
+	})
+	var failed *channel.Error
+	if errors.As(err, &failed) && data != nil {
+		var problem struct {
+			Code  string `json:"errcode"`
+			Error string `json:"error"`
+			After int64  `json:"retry_after_ms"`
+		}
+		if json.Unmarshal(data, &problem) == nil && problem.Code != "" {
+			failed.Err = errors.New(problem.Code + ": " + problem.Error)
+			if problem.After > 0 {
+				failed.After = min(time.Duration(problem.After)*time.Millisecond, time.Hour)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, result); err != nil {
+		return channel.Errorf(channel.Doubt, "the answer is not one of Matrix: %w", err)
+	}
+	return nil
+}
+
+// user returns the ID of the account.
+func (a *Account) user(ctx context.Context) (string, error) {
+	var me struct {
+		ID string `json:"user_id"`
+	}
+	err := a.call(ctx, http.MethodGet, "/account/whoami", nil, timeout, nil, &me)
+	return me.ID, err
+}
+
+// Account implements [channel.Sender].
+func (a *Account) Account(ctx context.Context) (string, error) { return a.user(ctx) }
+
+// Deduplicates implements [channel.Sender]: the key is the ID of the transaction.
+func (a *Account) Deduplicates() bool { return true }
+
+// Parts implements [channel.Sender].
+func (a *Account) Parts(text string) []string {
+	return channel.Split(text, maxText, func(r rune) int { return len(string(r)) })
+}
+
+type (
+	content struct {
+		Type     string   `json:"msgtype"`
+		Body     string   `json:"body"`
+		Mentions struct{} `json:"m.mentions"` // of nobody
+		Relates  *relates `json:"m.relates_to,omitempty"`
+	}
+	relates struct {
+		Type        string   `json:"rel_type,omitempty"`
+		ID          string   `json:"event_id,omitempty"`
+		FallingBack bool     `json:"is_falling_back,omitempty"`
+		InReplyTo   *inReply `json:"m.in_reply_to,omitempty"`
+	}
+	inReply struct {
+		ID string `json:"event_id"`
+	}
+)
+
+// Send implements [channel.Sender]. The text is plain, and a notice, which other bots do not answer.
+func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
+	if r.Chat == "" {
+		r.Chat = a.chat
+	}
+	body := content{Type: "m.notice", Body: r.Text}
+	switch {
+	case r.Thread != "":
+		body.Relates = &relates{Type: "m.thread", ID: r.Thread, FallingBack: true, InReplyTo: &inReply{r.Thread}}
+	case r.To != "":
+		body.Relates = &relates{InReplyTo: &inReply{r.To}}
+	}
+	var sent struct {
+		ID string `json:"event_id"`
+	}
+	path := "/rooms/" + url.PathEscape(r.Chat) + "/send/m.room.message/" + url.PathEscape(r.Key)
+	err := a.call(ctx, http.MethodPut, path, nil, timeout, body, &sent)
+	return sent.ID, err
+}
+
+type (
+	event struct {
+		Type    string  `json:"type"`
+		ID      string  `json:"event_id"`
+		Sender  string  `json:"sender"`
+		Time    int64   `json:"origin_server_ts"`
+		Content message `json:"content"`
+	}
+	message struct {
+		Type    string   `json:"msgtype"`
+		Body    string   `json:"body"`
+		Name    string   `json:"filename"`
+		Relates *relates `json:"m.relates_to"`
+		Info    struct {
+			Type string `json:"mimetype"`
+		} `json:"info"`
+	}
+	synced struct {
+		Next  string `json:"next_batch"`
+		Rooms struct {
+			Join map[string]struct {
+				Timeline struct {
+					Events  []event `json:"events"`
+					Limited bool    `json:"limited"`
+					Before  string  `json:"prev_batch"`
+				} `json:"timeline"`
+			} `json:"join"`
+		} `json:"rooms"`
+	}
+	page struct {
+		Chunk []event `json:"chunk"`
+		End   string  `json:"end"`
+	}
+)
+
+const (
+	// maxMissed bounds the messages of a room that are read again after an outage; older ones are left out.
+	maxMissed = 1024
+
+	filter = `{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},` +
+		`"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"types":["m.room.message"],"limit":100}}}`
+)
+
+// Receive implements [channel.Receiver]. The cursor is the token of the last sync; without one, it begins now.
+func (a *Account) Receive(ctx context.Context, cursor string, take channel.Take) error {
+	me, err := a.user(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		query := url.Values{"filter": {filter}, "timeout": {"0"}}
+		if cursor != "" {
+			query.Set("since", cursor)
+			query.Set("timeout", "30000")
+		}
+		var s synced
+		if err := a.call(ctx, http.MethodGet, "/sync", query, poll+timeout, nil, &s); err != nil {
+			return err
+		}
+		var messages []channel.Message
+		for room, r := range s.Rooms.Join {
+			events := r.Timeline.Events
+			if r.Timeline.Limited && cursor != "" {
+				missed, err := a.missed(ctx, room, r.Timeline.Before, cursor)
+				if err != nil {
+					return err
+				}
+				events = append(missed, events...)
+			}
+			for i := range events {
+				if m, ok := events[i].read(room, me); ok && cursor != "" {
+					messages = append(messages, m)
+				}
+			}
+		}
+		if cursor == s.Next && len(messages) == 0 {
+			continue
+		}
+		if err := take(ctx, messages, s.Next); err != nil {
+			return err
+		}
+		cursor = s.Next
+	}
+}
+
+// missed returns the messages of a room between two tokens, oldest first.
+func (a *Account) missed(ctx context.Context, room, from, to string) (events []event, err error) {
+	for from != "" && len(events) < maxMissed {
+		query := url.Values{
+			"dir": {"b"}, "from": {from}, "to": {to}, "limit": {"100"}, "filter": {`{"types":["m.room.message"]}`},
+		}
+		var p page
+		path := "/rooms/" + url.PathEscape(room) + "/messages"
+		if err := a.call(ctx, http.MethodGet, path, query, timeout, nil, &p); err != nil {
+			return nil, err
+		}
+		for _, e := range p.Chunk {
+			events = append([]event{e}, events...)
+		}
+		if from = p.End; len(p.Chunk) == 0 {
+			break
+		}
+	}
+	return events, nil
+}
+
+// read returns the message of an event, by a person other than the account itself.
+func (e *event) read(room, me string) (m channel.Message, ok bool) {
+	c := &e.Content
+	if e.Type != "m.room.message" || e.ID == "" || e.Sender == "" || e.Sender == me {
+		return m, false
+	}
+	m = channel.Message{Chat: room, ID: e.ID, Sender: e.Sender, Time: time.UnixMilli(e.Time).UTC()}
+	if r := c.Relates; r != nil {
+		if r.Type == "m.replace" {
+			return m, false // a change of a message
+		}
+		if r.Type == "m.thread" {
+			m.Thread = r.ID
+		}
+		if r.InReplyTo != nil && !r.FallingBack {
+			m.ReplyTo = r.InReplyTo.ID
+		}
+	}
+	switch c.Type {
+	case "m.text":
+		m.Text = c.Body
+		if m.ReplyTo != "" {
+			m.Text = withoutQuote(m.Text)
+		}
+	case "m.file", "m.image", "m.audio", "m.video":
+		m.Attachments = []channel.Attachment{{Name: c.Body, Type: c.Info.Type}}
+		if c.Name != "" && c.Name != c.Body {
+			m.Attachments[0].Name, m.Text = c.Name, c.Body
+		}
+	}
+	return m, m.Text != "" || len(m.Attachments) > 0
+}
+
+// withoutQuote returns a text without the quote of the message that it answers, which older clients put before it.
+func withoutQuote(text string) string {
+	rest := text
+	for strings.HasPrefix(rest, "> ") {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	if rest != text {
+		rest = strings.TrimPrefix(rest, "\n")
+	}
+	return rest
+}

@@ -1,0 +1,150 @@
+// Package webhook is a chat whose other side is a program: it posts messages to the server, and replies are posted to
+// it, both signed as Standard Webhooks defines.
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/channel/internal/rest"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/notify"
+	"github.com/toolcrib/toolcrib/internal/notify/address"
+)
+
+const (
+	// Tolerance is how far the time of a message may be from now.
+	Tolerance = 5 * time.Minute
+
+	maxText = 64 << 10 // bytes
+	timeout = 30 * time.Second
+	maxID   = 256 // bytes
+)
+
+// Hook is a webhook. It implements [channel.Channel].
+type Hook struct {
+	url  string
+	key  []byte
+	http *http.Client
+	now  func() time.Time
+}
+
+// New returns a webhook whose replies are posted to a URL, signed with a key. now may be nil.
+func New(to string, key []byte, now func() time.Time) (*Hook, error) {
+	if problem := address.Check(to); problem != "" || !address.IsWebhook(to) {
+		return nil, channel.Errorf(channel.Refused, "must be a URL such as https://example.com/replies")
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Hook{url: to, key: key, http: rest.NewClient(), now: now}, nil
+}
+
+// Posted is the body of a message to the server. The header webhook-id identifies it.
+type Posted struct {
+	Chat        string               `json:"chat"`
+	Thread      string               `json:"thread"`
+	Sender      string               `json:"sender"`
+	Name        string               `json:"name"`
+	Text        string               `json:"text"`
+	ReplyTo     string               `json:"reply_to"`
+	Forwarded   bool                 `json:"forwarded"`
+	Attachments []channel.Attachment `json:"attachments"`
+}
+
+// Read checks the signature and the time of a request, and returns its message. The errors have nothing that only the
+// holder of the key may know.
+func (h *Hook) Read(header http.Header, body []byte) (m channel.Message, err error) {
+	id := header.Get("webhook-id")
+	seconds, err := strconv.ParseInt(header.Get("webhook-timestamp"), 10, 64)
+	if err != nil || id == "" || len(id) > maxID {
+		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "the headers webhook-id and webhook-timestamp are needed")
+	}
+	at := time.Unix(seconds, 0)
+	want, found := []byte(notify.Sign(h.key, id, at, body)), false
+	for one := range strings.FieldsSeq(header.Get("webhook-signature")) { // several while keys are changed
+		found = hmac.Equal([]byte(one), want) || found
+	}
+	if !found {
+		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "webhook-signature is not that of this webhook")
+	}
+	if d := h.now().Sub(at); d > Tolerance || d < -Tolerance {
+		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "webhook-timestamp is more than %s from now", Tolerance)
+	}
+	strict, err := guard.Canonical(body)
+	var p Posted
+	if err == nil {
+		d := json.NewDecoder(strings.NewReader(string(strict)))
+		d.DisallowUnknownFields()
+		err = d.Decode(&p)
+	}
+	if err != nil {
+		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: %v", err)
+	}
+	if p.Chat == "" || p.Sender == "" || len(p.Chat)+len(p.Thread)+len(p.Sender) > 3*maxID {
+		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: chat and sender are needed, of at most %d bytes each", maxID)
+	}
+	return channel.Message{
+		Chat: p.Chat, Thread: p.Thread, ID: id, Sender: p.Sender, Name: p.Name, Text: p.Text, ReplyTo: p.ReplyTo,
+		Forwarded: p.Forwarded, Attachments: p.Attachments, Time: at.UTC(),
+	}, nil
+}
+
+// Reply is the body of a reply. The receiver takes one webhook-id once.
+type Reply struct {
+	Chat    string   `json:"chat"`
+	Thread  string   `json:"thread,omitempty"`
+	ReplyTo string   `json:"reply_to,omitempty"`
+	Text    string   `json:"text"`
+	Buttons []Button `json:"buttons,omitempty"`
+}
+
+// Button is an answer: posting its text as a message chooses it.
+type Button struct {
+	Label string `json:"label"`
+	Text  string `json:"text"`
+}
+
+// Send implements [channel.Sender].
+func (h *Hook) Send(ctx context.Context, r channel.Reply) (string, error) {
+	to := Reply{Chat: r.Chat, Thread: r.Thread, ReplyTo: r.To, Text: r.Text}
+	for _, b := range r.Buttons {
+		to.Buttons = append(to.Buttons, Button{b.Label, b.Token})
+	}
+	body, err := json.Marshal(to)
+	if err != nil {
+		return "", channel.Errorf(channel.Refused, "the reply cannot be written: %w", err)
+	}
+	at := h.now()
+	_, _, err = rest.Do(ctx, h.http, rest.Request{
+		Method: http.MethodPost, URL: h.url, Body: body, Timeout: timeout, Header: http.Header{
+			"Webhook-Id": {r.Key}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
+			"Webhook-Signature": {notify.Sign(h.key, r.Key, at, body)},
+		},
+	})
+	return r.Key, err
+}
+
+// Deduplicates implements [channel.Sender]: the receiver takes one webhook-id once, as Standard Webhooks says.
+func (h *Hook) Deduplicates() bool { return true }
+
+// Parts implements [channel.Sender].
+func (h *Hook) Parts(text string) []string {
+	return channel.Split(text, maxText, func(r rune) int { return len(string(r)) })
+}
+
+// Account implements [channel.Sender].
+func (h *Hook) Account(context.Context) (string, error) { return address.Where(h.url), nil }
+
+// Receive implements [channel.Receiver]: messages come by requests to the server.
+func (h *Hook) Receive(ctx context.Context, _ string, _ channel.Take) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/internal/notify/address"
+	"github.com/toolcrib/toolcrib/internal/yamltree"
+)
+
+// senders are the patterns of stable IDs of senders, by the type of the channel, and what they are.
+var senders = map[string]struct {
+	pattern *lazyregexp.Regexp
+	what    string
+}{
+	ChannelTelegram: {lazyregexp.New(`^[0-9]{1,20}$`), "the number of a user, such as 12345 (a name can be changed)"},
+	ChannelSlack:    {lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`), "the member ID of a user, such as U012AB3CD (a name can be changed)"},
+	ChannelMatrix:   {lazyregexp.New(`^@[^:/]+:[^/]+$`), "the whole ID of a user, such as @ann:example.org"},
+	ChannelWebhook:  {lazyregexp.New(`^[^/*]+$`), "the sender that the program names, without / and *"},
+}
+
+// userPattern matches the user that a sender is mapped to.
+var userPattern = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._@+-]{0,62}[A-Za-z0-9])?$`)
+
+// checkChannel checks the settings of a channel that depend on each other.
+func (d *decoder) checkChannel(c *Config, name string) {
+	at, set := yamltree.JoinKey("channels", name), c.Channels[name]
+	kind, receives := senders[set.Type]
+	types := slices.Sorted(maps.Keys(senders))
+	for _, one := range address.Messengers() {
+		if !slices.Contains(types, one) {
+			types = append(types, one)
+		}
+	}
+	switch {
+	case !slices.Contains(types, set.Type):
+		d.at(at+".type", "%s", unknown("type", set.Type, types))
+	case !receives && (set.Inbound.Agent != "" || len(set.Inbound.Allow) > 0):
+		d.at(at+".inbound", "is for the types %s only: from %s nothing is received", list(slices.Sorted(maps.Keys(senders))),
+			set.Type)
+	}
+	if (set.Type == ChannelWebhook) == set.Secret.IsEmpty() {
+		d.at(at+".secret", "is required for the type webhook, and for no other: it signs what is sent both ways")
+	}
+	if name == "local" { // local:NAME is a user of this machine
+		d.at(at, "must have another name: local:… are the users of this machine")
+	}
+	if agent := set.Inbound.Agent; agent != "" && !slices.Contains(c.AgentNames(), agent) && !d.Failed("agents") {
+		d.at(at+".inbound.agent", "%s", unknown("agent", agent, c.AgentNames()))
+	}
+	for i, entry := range set.Inbound.Allow {
+		id, user := entry, ""
+		if at := strings.LastIndexByte(entry, '='); at >= 0 {
+			id, user = entry[:at], entry[at+1:]
+			if !userPattern.MatchString(user) {
+				id = ""
+			}
+		}
+		for _, prefix := range []string{set.Type, name} {
+			id = strings.TrimPrefix(id, prefix+":")
+		}
+		if receives && !kind.pattern.MatchString(id) {
+			d.at(yamltree.JoinIndex(at+".inbound.allow", i), "must be ID or ID=USER, and the ID %s", kind.what)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+// Package channels turns messages of chats into runs, and posts their answers and questions there. It decides who may
+// write, and takes each message once. A message passes these steps, each of which is stored before the next begins:
+//
+//	received → taken (stored, then acknowledged) → begun (a run, by a key of its own) → asked, as often as the run
+//	waits for a person → answered, part by part → forgotten
+//
+// After a crash each message continues where it is. Only one thing cannot be known: whether a part that was being sent
+// has arrived. If the API recognizes a part that it has (by its key), it is sent again. Otherwise the answer is in doubt:
+// it is not sent again, and a person is told. A question is posted again, and says so, since it can be decided once only.
+package channels
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// Folder is the folder of the stored files of channels, each in a folder of its name.
+const Folder = "channels"
+
+// Files are the stored files of a database.
+type Files interface {
+	toolcrib.Files
+	SomeFiles(ctx context.Context, name, folder string) (map[string][]byte, error)
+}
+
+// Host is the server that has the channels.
+type Host interface {
+	// Config returns the configuration in effect.
+	Config() *config.Config
+	// Files returns the stored files of the database.
+	Files() Files
+	// Open connects to a configured channel.
+	Open(name string) (channel.Channel, error)
+	// Hold takes or renews the lease of a channel for a duration, and reports whether this process has it.
+	Hold(ctx context.Context, name string, lasts time.Duration) (bool, error)
+	// Leave ends the lease of a channel.
+	Leave(name string)
+	// Notice passes on what an operator should know.
+	Notice(text string)
+}
+
+// Runs are the runs that messages start. The principal of each operation is a sender; what they may do is up to the
+// service.
+type Runs interface {
+	// Act returns the current principal of a user. If known is set, the user must be in the directory.
+	Act(ctx context.Context, user string, known bool) (toolcrib.Principal, error)
+	// Begin starts a run, once for each key.
+	Begin(ctx context.Context, who toolcrib.Principal, r Request) (toolcrib.RunID, error)
+	// Wait waits until a run has ended or parked.
+	Wait(ctx context.Context, run toolcrib.RunID) error
+	// Look returns the record of a run.
+	Look(ctx context.Context, run toolcrib.RunID) (store.RunRecord, error)
+	// Approval returns a pending approval about which who may decide.
+	Approval(ctx context.Context, who toolcrib.Principal, id string) (*api.Approval, error)
+	// Decide decides on an approval, and continues its run.
+	Decide(ctx context.Context, who toolcrib.Principal, d Decision) error
+	// Cancel ends a run.
+	Cancel(ctx context.Context, who toolcrib.Principal, run toolcrib.RunID) error
+}
+
+// Request is a request to start a run.
+type Request struct {
+	Agent, Session, Prompt string
+	Taint                  []string // sources of untrusted data in Prompt
+	Key                    string   // the same for the same message
+}
+
+// Decision is a decision on an approval.
+type Decision struct {
+	Approval, Digest string // what was shown
+	Decision, Reason string
+	Answer           string // with [journal.DecisionAnswer]: the text
+	Schema           []byte // of the answer
+}
+
+// Options configure [Channels].
+type Options struct {
+	Host Host
+	Runs Runs
+	Log  *slog.Logger
+	// Tend is how often leases are renewed, and questions looked at that were decided elsewhere. If 0, a second.
+	Tend time.Duration
+}
+
+// Channels receives from the channels of the configuration in effect. Of the servers of a database, one receives from
+// each.
+type Channels struct {
+	o   Options
+	end context.CancelFunc
+	all sync.WaitGroup
+
+	mu    sync.Mutex
+	lines map[string]*line
+}
+
+// leases is how many times as long as [Options.Tend] a lease lasts.
+const leases = 4
+
+// New begins to receive.
+func New(o Options) *Channels {
+	if o.Tend == 0 {
+		o.Tend = time.Second
+	}
+	ctx, end := context.WithCancel(context.Background())
+	c := &Channels{o: o, end: end, lines: map[string]*line{}}
+	c.all.Go(func() { c.tend(ctx) })
+	return c
+}
+
+// Close stops receiving, and waits for what is being sent. Messages that are not answered yet continue at the next
+// start.
+func (c *Channels) Close() {
+	c.end()
+	c.all.Wait()
+}
+
+// tend keeps the lines in line with the configuration and the leases.
+func (c *Channels) tend(ctx context.Context) {
+	tick := time.NewTicker(c.o.Tend)
+	defer tick.Stop()
+	for {
+		c.look(ctx)
+		select {
+		case <-ctx.Done():
+			c.mu.Lock()
+			ended := c.lines
+			c.lines = map[string]*line{}
+			c.mu.Unlock()
+			for name, l := range ended {
+				c.stop(name, l)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Inbound reports whether messages of a channel start runs.
+func Inbound(c config.Channel) bool { return c.Inbound.Agent != "" || len(c.Inbound.Allow) > 0 }
+
+// look starts and stops lines.
+func (c *Channels) look(ctx context.Context) {
+	configured := c.o.Host.Config().Channels
+	for name, l := range c.copied() {
+		now, ok := configured[name]
+		switch {
+		case !ok, !Inbound(now), !reflect.DeepEqual(now.URL, l.set.URL), now.Type != l.set.Type,
+			!reflect.DeepEqual(now.Secret, l.set.Secret):
+			c.drop(name, l)
+		case l.over():
+			c.drop(name, l) // after an error of the store; the next look starts it again
+		default:
+			held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend)
+			if held {
+				l.renewed()
+			} else if err == nil || l.lost((leases-1)*c.o.Tend) {
+				c.drop(name, l)
+			}
+		}
+	}
+	for name, set := range configured {
+		if !Inbound(set) || c.line(name) != nil {
+			continue
+		}
+		if held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend); err != nil || !held {
+			continue // another server has it, or the store is gone for now
+		}
+		l, err := c.start(ctx, name, set)
+		if err != nil {
+			c.o.Host.Leave(name)
+			c.o.Log.Warn("a channel cannot be opened", "channel", name, "error", err)
+			continue
+		}
+		c.mu.Lock()
+		c.lines[name] = l
+		c.mu.Unlock()
+	}
+}
+
+func (c *Channels) copied() map[string]*line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]*line, len(c.lines))
+	for name, l := range c.lines {
+		all[name] = l
+	}
+	return all
+}
+
+func (c *Channels) line(name string) *line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines[name]
+}
+
+func (c *Channels) drop(name string, l *line) {
+	c.mu.Lock()
+	delete(c.lines, name)
+	c.mu.Unlock()
+	c.stop(name, l)
+}
+
+func (c *Channels) stop(name string, l *line) {
+	l.close()
+	c.o.Host.Leave(name)
+}
+
+// Posted takes a message that a program has posted to a channel. read checks it. again reports whether it was taken
+// before.
+func (c *Channels) Posted(
+	ctx context.Context, name string, read func(channel.Channel) (channel.Message, error),
+) (again bool, err error) {
+	l := c.line(name)
+	if l == nil {
+		if set, ok := c.o.Host.Config().Channels[name]; ok && Inbound(set) {
+			err := toolcrib.Errorf(toolcrib.CodeOverloaded, "channel %s is not ready here; try again later", name)
+			err.RetryAfter = c.o.Tend
+			return false, err
+		}
+		return false, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
+	}
+	m, err := read(l.api)
+	if err != nil {
+		return false, err
+	}
+	return l.posted(ctx, m)
+}
+
+// asks reports whether a person is asked what a run waits for.
+func asks(rec *store.RunRecord) bool {
+	p := rec.Pending
+	return p != nil && p.ApprovalID != "" && p.Kind != journal.PendingProvider && p.Kind != journal.PendingClientTool
+}

@@ -1,0 +1,173 @@
+package channels
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
+	"github.com/toolcrib/toolcrib/journal"
+)
+
+// codePrefix begins the codes of approvals.
+const codePrefix = "apr-"
+
+var codePattern = lazyregexp.New(`^apr-[a-z2-7]{8}$`)
+
+// codeOf returns the code of an approval as it was shown. It is short, and names nothing outside of the chat.
+func codeOf(approval, digest string) string {
+	sum := sha256.Sum256([]byte(approval + " " + digest))
+	return codePrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
+}
+
+// The words that decide, and the decisions that they are.
+var verbs = map[string]string{
+	"approve": journal.DecisionApprove, "deny": journal.DecisionDeny, "answer": journal.DecisionAnswer,
+	"retry": journal.DecisionRetry, "not-happened": journal.DecisionNotHappened,
+}
+
+// buttons returns the buttons of a question. Each has the command that the same answer has as a text.
+func (a *asked) buttons(v *api.Approval) []channel.Button {
+	token := func(label, verb string) channel.Button { return channel.Button{Label: label, Token: verb + " " + a.Code} }
+	switch {
+	case v.Kind == journal.ApprovalInDoubt:
+		return []channel.Button{token("Run it again", "retry"), token("It did not happen", "not-happened")}
+	case v.Kind == journal.ApprovalCall && !a.Partly:
+		return []channel.Button{token("Approve", "approve"), token("Deny", "deny")}
+	}
+	return []channel.Button{token("Deny", "deny")}
+}
+
+const help = "Write what you want done; each chat and thread is a conversation of its own.\n" +
+	"cancel ends what is running or waiting. Questions are decided by their buttons, or by a message: " +
+	"approve CODE, deny CODE REASON, answer CODE TEXT."
+
+// command does what a message commands, if it is a command: to decide, to cancel, to help.
+func (l *line) command(m *channel.Message, user string, known bool) (done bool, err error) {
+	text := m.Text
+	if m.PressID != "" || m.Press != "" {
+		text = m.Press
+	}
+	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	word, _, _ = strings.Cut(strings.ToLower(strings.TrimPrefix(word, "/")), "@") // a group names the bot
+	code, words, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	r := l.replied(m)
+	switch {
+	case verbs[word] != "" && codePattern.MatchString(code):
+		return true, l.decide(m, user, known, code, verbs[word], strings.TrimSpace(words))
+	case m.Press != "" || m.PressID != "":
+		l.say(m, "This button is not one of here.")
+		return true, nil
+	case r != nil && !m.Forwarded:
+		return true, l.decide(m, user, known, r.Code, journal.DecisionAnswer, m.Text)
+	case strings.TrimSpace(rest) == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
+		l.mu.Lock()
+		l.spawn(func() { l.cancel(m, user, known) })
+		l.mu.Unlock()
+		return true, nil
+	case strings.TrimSpace(rest) == "" && strings.HasPrefix(m.Text, "/") && (word == "start" || word == "help"):
+		l.say(m, help)
+		return true, nil
+	}
+	return false, nil
+}
+
+// replied returns the question of the model that a message answers by replying to it, or nil.
+func (l *line) replied(m *channel.Message) *asked {
+	if m.ReplyTo == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.open {
+		if a := r.Asked; a != nil && a.Question && a.MessageID == m.ReplyTo && r.Message.Chat == m.Chat {
+			return a
+		}
+	}
+	return nil
+}
+
+// decide decides on the approval with a code. The sender must be one who may decide it; the digest is that of what was
+// posted. What is stale, or of another chat, changes nothing.
+func (l *line) decide(m *channel.Message, user string, known bool, code, decision, words string) error {
+	l.mu.Lock()
+	var r *record
+	var a asked
+	for _, one := range l.open {
+		if one.Asked != nil && one.Asked.Code == code && one.Message.Chat == m.Chat {
+			r, a = one, *one.Asked
+		}
+	}
+	l.mu.Unlock()
+	switch {
+	case m.Forwarded:
+		l.say(m, "A forwarded message decides nothing.")
+		return nil
+	case r == nil:
+		l.say(m, "Nothing is decided: "+code+" is not open in this chat, or not any more.")
+		return nil
+	case a.Partly && decision == journal.DecisionApprove:
+		l.say(m, "Nothing is decided: "+code+" was too long to be shown here; approve it where all of it is shown.")
+		return nil
+	}
+	d := Decision{Approval: a.Approval, Digest: a.Digest, Decision: decision, Schema: a.Schema}
+	if decision == journal.DecisionAnswer {
+		d.Answer = words
+	} else {
+		d.Reason = words
+	}
+	who, err := l.o.Runs.Act(l.ctx, user, known)
+	if err == nil {
+		err = l.o.Runs.Decide(l.ctx, who, d)
+	}
+	switch code := toolcrib.CodeOf(err); {
+	case err == nil:
+	case l.ctx.Err() != nil:
+		return err
+	case code == toolcrib.CodeNotFound: // who may not decide must not learn of the run
+		l.say(m, "Nothing is decided: this is not for you to decide.")
+		return nil
+	default:
+		l.log.Info("a decision is refused", "user", user, "approval", a.Approval, "error", err)
+		l.say(m, "Nothing is decided: "+shown(err.Error()))
+		return nil
+	}
+	done := strings.ReplaceAll(decision, "_", " ") + " (" + a.Code + ") by " + shown(user) + "; the run continues."
+	l.say(m, done)
+	if m.PressID != "" { // the answer to a press is seen by who pressed only
+		inChat := *m
+		inChat.PressID = ""
+		l.say(&inChat, done)
+	}
+	l.resume(r)
+	return nil
+}
+
+// cancel ends the run of a sender's messages to a session.
+func (l *line) cancel(m *channel.Message, user string, known bool) {
+	at := user + "\x00" + session(l.name, m)
+	l.mu.Lock()
+	var run toolcrib.RunID
+	if n := l.lanes[at]; n != nil {
+		if n.parked != nil {
+			run = n.parked.Run
+		} else if n.running != nil {
+			run = n.running.Run
+		}
+	}
+	l.mu.Unlock()
+	if run == "" {
+		l.say(m, "Nothing is running in this conversation.")
+		return
+	}
+	who, err := l.o.Runs.Act(l.ctx, user, known)
+	if err == nil {
+		err = l.o.Runs.Cancel(l.ctx, who, run)
+	}
+	if err != nil && l.ctx.Err() == nil {
+		l.say(m, "It is not cancelled: "+shown(err.Error()))
+	}
+}

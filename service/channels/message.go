@@ -1,0 +1,382 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// work works on the messages of a lane, one after another.
+func (l *line) work(at string, n *lane) {
+	for {
+		l.mu.Lock()
+		if len(n.waiting) == 0 || l.ctx.Err() != nil {
+			n.busy = false
+			if len(n.waiting) == 0 && n.parked == nil {
+				delete(l.lanes, at)
+			}
+			l.mu.Unlock()
+			return
+		}
+		r, parked := n.waiting[0], n.parked
+		n.waiting, n.running = n.waiting[1:], r
+		l.mu.Unlock()
+		waits, err := false, error(nil)
+		if parked != nil && parked != r {
+			l.say(&r.Message, "The last message still waits: "+l.waitsFor(parked)+" Send cancel to end it.")
+			err = l.forget(r)
+		} else {
+			waits, err = l.carry(r)
+		}
+		l.mu.Lock()
+		n.running = nil
+		l.queued--
+		if parked == nil || parked == r {
+			n.parked = nil
+			delete(l.open, r.key)
+			if waits {
+				n.parked, l.open[r.key] = r, r
+			}
+		}
+		l.mu.Unlock()
+		l.left()
+		if err != nil && l.ctx.Err() == nil {
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// fail ends the line after an error of the store: it starts again from what is stored.
+func (l *line) fail(err error) {
+	l.log.Error("messages cannot be worked on; this begins again from what is stored", "error", err)
+	l.end(err)
+}
+
+// carry carries a message on until it is answered, or its run waits for a person. It returns an error if the store does
+// not work.
+func (l *line) carry(r *record) (waits bool, err error) {
+	l.mu.Lock()
+	s := l.senderOf(r.Message.Sender)
+	l.mu.Unlock()
+	for _, slots := range []chan struct{}{s.slots, l.slots} {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-l.ctx.Done():
+			return false, context.Cause(l.ctx)
+		}
+	}
+	if r.Run == "" {
+		if refused, err := l.begin(r); err != nil || refused {
+			return false, err
+		}
+	}
+	for {
+		if err := l.o.Runs.Wait(l.ctx, r.Run); err != nil {
+			if l.ctx.Err() != nil || l.pause(retryLeast) != nil {
+				return false, context.Cause(l.ctx)
+			}
+			continue // it was interrupted, and continues elsewhere
+		}
+		rec, err := l.o.Runs.Look(l.ctx, r.Run)
+		switch {
+		case errors.Is(err, toolcrib.ErrNotFound): // removed
+			return false, l.forget(r)
+		case err != nil:
+			return false, err
+		case rec.Status.Ended():
+			return false, l.answer(r, &rec)
+		case asks(&rec) && (r.unasked(&rec) || r.Sending == rec.Pending.ApprovalID):
+			if again, err := l.ask(r, rec.Pending.ApprovalID); err != nil || !again {
+				return true, err
+			}
+		case rec.Status.Parked():
+			return true, nil
+		}
+	}
+}
+
+// unasked reports whether the question that a run waits for was not posted.
+func (r *record) unasked(rec *store.RunRecord) bool {
+	return r.Asked == nil || r.Asked.Approval != rec.Pending.ApprovalID
+}
+
+// begin starts the run of a message. refused reports that it was not started, and that its sender was told why.
+func (l *line) begin(r *record) (refused bool, err error) {
+	set := l.o.Host.Config().Channels[l.name]
+	for pause := retryLeast; ; pause = min(2*pause, retryMost) {
+		who, err := l.o.Runs.Act(l.ctx, r.User, r.Known)
+		var run toolcrib.RunID
+		if err == nil {
+			q := Request{Agent: set.Inbound.Agent, Session: session(l.name, &r.Message), Key: l.name + " " + r.key}
+			q.Prompt, q.Taint = l.prompt(&r.Message)
+			run, err = l.o.Runs.Begin(l.ctx, who, q)
+		}
+		switch code := toolcrib.CodeOf(err); {
+		case err == nil:
+			l.mu.Lock()
+			r.Run = run
+			l.mu.Unlock()
+			return false, l.save(r)
+		case l.ctx.Err() != nil:
+			return false, context.Cause(l.ctx)
+		case code == toolcrib.CodeCapacityExceeded || code == toolcrib.CodeOverloaded || code == toolcrib.CodeRateLimited:
+		case code == "" || code == toolcrib.CodeInternal:
+			l.log.Error("a run cannot be started", "user", r.User, "error", err)
+			l.say(&r.Message, "This message was not read: the server has a fault. Its log says more.")
+			return true, l.forget(r)
+		default:
+			l.log.Warn("a run is refused", "user", r.User, "error", err)
+			l.say(&r.Message, "This message was not read: "+shown(err.Error()))
+			return true, l.forget(r)
+		}
+		if err := l.pause(pause); err != nil {
+			return false, err
+		}
+	}
+}
+
+// ask posts the question that a run waits for. again reports that the run does not wait for it any more.
+func (l *line) ask(r *record, approval string) (again bool, err error) {
+	who, err := l.o.Runs.Act(l.ctx, r.User, r.Known)
+	var v *api.Approval
+	if err == nil {
+		v, err = l.o.Runs.Approval(l.ctx, who, approval)
+	}
+	switch {
+	case errors.Is(err, toolcrib.ErrNotFound), err == nil && v.Status != api.ApprovalPending:
+		return true, l.pause(retryLeast) // decided elsewhere, or expired
+	case err != nil:
+		l.log.Warn("a question cannot be read", "run", r.Run, "approval", approval, "error", err)
+		return false, l.pause(retryLeast)
+	}
+	a := &asked{
+		Approval: v.ID, Digest: v.Digest, Schema: v.Schema, Code: codeOf(v.ID, v.Digest),
+		Question: v.Kind == journal.ApprovalInput && len(v.Calls) > 0,
+	}
+	text := l.question(v, a)
+	if r.Sending == v.ID && !l.api.Deduplicates() {
+		text = "(This question may have been posted before; it can be decided once.)\n" + text
+	}
+	parts := l.api.Parts(text)
+	if len(parts) > maxQuestionParts {
+		a.Partly = true
+		parts = append(parts[:maxQuestionParts-1], l.api.Parts(l.partly(v, a))...)
+	}
+	l.mu.Lock()
+	r.Asked = nil
+	l.open[r.key] = r // it may be decided as soon as it is seen
+	l.mu.Unlock()
+	for i, part := range parts {
+		reply := l.reply(r, fmt.Sprintf("%s %d", v.ID, i), part)
+		if i == len(parts)-1 {
+			reply.Buttons = a.buttons(v)
+			l.mu.Lock()
+			r.Asked = a
+			l.mu.Unlock()
+		}
+		id, err := l.send(r, v.ID, reply)
+		var not *notSent
+		if errors.As(err, &not) { // the run still waits, and can be decided elsewhere
+			l.mu.Lock()
+			r.Asked = a
+			l.mu.Unlock()
+			l.notice("run %s waits for %s, and its question may not have been posted: %v", r.Run, v.ID, not)
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		l.mu.Lock()
+		a.MessageID = id
+		l.mu.Unlock()
+	}
+	r.Sending = ""
+	return false, l.save(r)
+}
+
+// answer posts the outcome of a run, and forgets the message.
+func (l *line) answer(r *record, rec *store.RunRecord) error {
+	if r.Sending == sendingAnswer && !l.api.Deduplicates() {
+		return l.undelivered(r, "the server ended while the answer was being sent")
+	}
+	if _, err := l.o.Runs.Act(l.ctx, r.User, r.Known); err != nil && toolcrib.CodeOf(err) == toolcrib.CodeForbidden {
+		return l.undelivered(r, "its sender may not read it any more: "+err.Error())
+	}
+	parts := l.api.Parts(outcome(rec))
+	for r.Part < len(parts) {
+		reply := l.reply(r, fmt.Sprintf("answer %d", r.Part), parts[r.Part])
+		_, err := l.send(r, sendingAnswer, reply)
+		var not *notSent
+		if errors.As(err, &not) {
+			return l.undelivered(r, not.Error())
+		}
+		if err != nil {
+			return err
+		}
+		r.Part++
+	}
+	return l.forget(r)
+}
+
+const sendingAnswer = "answer"
+
+// reply returns a reply to the chat and thread of a message. what distinguishes it from the others.
+func (l *line) reply(r *record, what, text string) channel.Reply {
+	return channel.Reply{
+		Chat: r.Message.Chat, Thread: r.Message.Thread, To: r.Message.ID, Text: text,
+		Key: r.key + keyOf(&channel.Message{ID: what}),
+	}
+}
+
+// notSent reports that a reply was not sent, or may not have been.
+type notSent struct {
+	class channel.Class
+	err   error
+}
+
+func (e *notSent) Error() string {
+	if e.class == channel.Doubt {
+		return "it is not known whether it has arrived: " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+// send stores that a reply is being sent, and sends it. The error is a [*notSent], or one of the store.
+func (l *line) send(r *record, what string, reply channel.Reply) (id string, err error) {
+	pause := retryLeast
+	for {
+		r.Sending = what
+		if err := l.save(r); err != nil {
+			return "", err
+		}
+		// An adapter bounds the time of a request.
+		id, err = l.api.Send(context.WithoutCancel(l.ctx), reply)
+		class, after := channel.ClassOf(err)
+		switch {
+		case err == nil:
+			return id, nil
+		case class == channel.Later, class == channel.Doubt && l.api.Deduplicates():
+		default:
+			return "", &notSent{class, err}
+		}
+		if class == channel.Later { // a crash during the pause leaves no doubt
+			r.Sending = ""
+			if err := l.save(r); err != nil {
+				return "", err
+			}
+		}
+		if err := l.pause(max(pause, after)); err != nil {
+			return "", err
+		}
+		pause = min(2*pause, retryMost)
+	}
+}
+
+// forget removes the record of a message.
+func (l *line) forget(r *record) error { return l.put(r, nil) }
+
+// undelivered keeps a message whose answer was not delivered for certain, for doctor, and tells the operator.
+func (l *line) undelivered(r *record, why string) error {
+	r.Failed, r.Since = why, time.Now().UTC().Truncate(time.Second)
+	err := l.save(r)
+	l.notice("the answer of run %s was not delivered for certain: %s; toolcrib runs show %s has it", r.Run, why,
+		toolcrib.ShortID(r.Run))
+	return err
+}
+
+func (l *line) notice(format string, args ...any) {
+	text := "channel " + l.name + ": " + fmt.Sprintf(format, args...)
+	l.o.Host.Notice(text)
+	l.log.Warn(text)
+}
+
+// watch looks at the runs that wait for a person, until the line ends: they may be decided elsewhere. It also stores the
+// report.
+func (l *line) watch() {
+	for l.pause(l.o.Tend) == nil {
+		l.saveReport()
+		l.mu.Lock()
+		all := map[*record]string{} // with the approval that each was asked about
+		for _, n := range l.lanes {
+			if r := n.parked; r != nil && !n.busy {
+				all[r] = ""
+				if r.Asked != nil {
+					all[r] = r.Asked.Approval
+				}
+			}
+		}
+		l.mu.Unlock()
+		for r, approval := range all {
+			rec, err := l.o.Runs.Look(l.ctx, r.Run)
+			removed := errors.Is(err, toolcrib.ErrNotFound)
+			if err != nil && !removed {
+				break // the store is gone for now
+			}
+			if removed || !rec.Status.Parked() || asks(&rec) && rec.Pending.ApprovalID != approval {
+				l.resume(r)
+			}
+		}
+	}
+}
+
+// resume has a message continue that has waited.
+func (l *line) resume(r *record) {
+	at := r.User + "\x00" + session(l.name, &r.Message)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.lanes[at]
+	if n == nil || n.parked != r || len(n.waiting) > 0 && n.waiting[0] == r {
+		return
+	}
+	l.queued++
+	n.waiting = append([]*record{r}, n.waiting...)
+	l.wake(at, n)
+}
+
+// say sends a text once, unless too many are waiting. It is for what nobody misses after a crash.
+func (l *line) say(m *channel.Message, text string) {
+	key := keyOf(m)
+	r := channel.Reply{Chat: m.Chat, Thread: m.Thread, Text: text, Key: key + keyOf(&channel.Message{ID: text})}
+	if m.Press == "" {
+		r.To = m.ID
+	}
+	r.PressID = m.PressID
+	select {
+	case l.out <- r:
+	default:
+		l.log.Warn("a text was left out because too many are being sent")
+	}
+}
+
+// speak sends the texts of say.
+func (l *line) speak() {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case r := <-l.out:
+			for range 3 {
+				_, err := l.api.Send(context.WithoutCancel(l.ctx), r)
+				class, after := channel.ClassOf(err)
+				if err == nil || class != channel.Later {
+					if err != nil {
+						l.log.Warn("a text was not sent", "error", err)
+					}
+					break
+				}
+				if l.pause(max(after, retryLeast)) != nil {
+					return
+				}
+			}
+		}
+	}
+}

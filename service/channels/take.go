@@ -1,0 +1,549 @@
+package channels
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// The bounds of a channel.
+const (
+	maxQueued = 1024     // messages that wait or have a run; then no more are received
+	maxText   = 64 << 10 // bytes of a message
+	maxAtOnce = 64       // runs
+	maxChunk  = 100      // messages that are taken together
+
+	// Of one sender:
+	runsAtOnce = 2
+	perMinute  = 30 // messages
+	burst      = 30
+	tellEvery  = time.Minute // that there were too many
+
+	// recentFor is how long a message is known that was answered: longer than any API delivers one again, and than a
+	// signature of a webhook is valid.
+	recentFor = 15 * time.Minute
+	maxRecent = 8192
+
+	retryLeast, retryMost = time.Second, time.Minute
+)
+
+// state is stored for each channel.
+type state struct {
+	Cursor string `json:"cursor"`
+	// Recent are the keys of the messages that were taken, with the time in seconds.
+	Recent map[string]int64 `json:"recent"`
+}
+
+// record is a message that was taken and is not answered.
+type record struct {
+	Message channel.Message `json:"message"`
+	User    string          `json:"user"`
+	Known   bool            `json:"known,omitempty"` // the configuration maps the sender to a user
+	Seq     int64           `json:"seq"`             // for the order of messages
+	Run     toolcrib.RunID  `json:"run,omitempty"`
+	Asked   *asked          `json:"asked,omitempty"` // the last question that was posted
+	// Sending is what is being sent: the ID of an approval, or answer. "" is nothing.
+	Sending string    `json:"sending,omitempty"`
+	Part    int       `json:"part,omitempty"`    // parts of the answer that were sent
+	Failed  string    `json:"failed,omitempty"`  // why the answer may not have arrived
+	Since   time.Time `json:"since,omitzero"`    // of Failed
+
+	key    string
+	stored []byte // its file, as this process has written it
+}
+
+// asked is a question that was posted.
+type asked struct {
+	Approval string          `json:"approval"`
+	Digest   string          `json:"digest"`
+	Code     string          `json:"code"`
+	Question bool            `json:"question,omitempty"` // of the model, which is answered by a text
+	Schema   json.RawMessage `json:"schema,omitempty"`   // of that answer
+	// Partly is set if not everything could be shown: then it cannot be approved here.
+	Partly    bool   `json:"partly,omitempty"`
+	MessageID string `json:"message_id,omitempty"`
+}
+
+// line is a channel while this process has its lease.
+type line struct {
+	o    *Options
+	name string
+	set  config.Channel // when it was opened
+	api  channel.Channel
+	log  *slog.Logger
+
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	all   sync.WaitGroup
+	slots chan struct{}
+	out   chan channel.Reply // texts that are sent once, if there is room
+	room  chan struct{}      // has an element after a message has left the queue
+
+	taking sync.Mutex // one batch at a time
+
+	mu      sync.Mutex
+	held    time.Time // when the lease was last renewed
+	state   state
+	queued  int
+	seq     int64
+	lanes   map[string]*lane
+	senders map[string]*sender
+	open    map[string]*record // that are parked, by key
+	report  Report
+
+	changed          bool      // the report is to be stored
+	reported, logged time.Time // when it was stored, and when a refused message was logged
+}
+
+// lane has the messages of a sender to one session, which are worked on in their order.
+type lane struct {
+	waiting []*record
+	busy    bool
+	running *record
+	parked  *record // its run waits for a person
+}
+
+// sender has the bounds of a sender.
+type sender struct {
+	pace  *rate.Limiter
+	slots chan struct{}
+	told  time.Time
+}
+
+// start opens a channel and continues what was left of it.
+func (c *Channels) start(ctx context.Context, name string, set config.Channel) (*line, error) {
+	api, err := c.o.Host.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{
+		o: &c.o, name: name, set: set, api: api, log: c.o.Log.With("channel", name),
+		slots: make(chan struct{}, maxAtOnce), out: make(chan channel.Reply, maxAtOnce), room: make(chan struct{}, 1),
+		held: time.Now(), state: state{Recent: map[string]int64{}},
+		lanes: map[string]*lane{}, senders: map[string]*sender{}, open: map[string]*record{},
+	}
+	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	records, err := l.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		l.enqueue(r)
+	}
+	l.all.Go(l.receive)
+	l.all.Go(l.speak)
+	l.all.Go(l.watch)
+	return l, nil
+}
+
+var errEnded = errors.New("the channel has ended")
+
+func (l *line) close() {
+	l.mu.Lock() // nothing begins any more
+	l.end(errEnded)
+	l.mu.Unlock()
+	l.all.Wait()
+}
+
+// over reports whether the line has stopped by itself.
+func (l *line) over() bool { return l.ctx.Err() != nil }
+
+func (l *line) renewed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = time.Now()
+}
+
+// lost reports whether the lease was not renewed for so long.
+func (l *line) lost(after time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.held) > after
+}
+
+func (l *line) folder() string { return Folder + "/" + l.name }
+
+// load reads what is stored. Messages that were stored without being acknowledged are delivered again and are known
+// then.
+func (l *line) load(ctx context.Context) ([]*record, error) {
+	files, err := l.o.Host.Files().SomeFiles(ctx, "", l.folder())
+	if err != nil {
+		return nil, err
+	}
+	var records []*record
+	for name, data := range files {
+		name = strings.TrimPrefix(name, l.folder()+"/")
+		key, rest, _ := strings.Cut(name, "/")
+		switch {
+		case name == stateFile:
+			err = json.Unmarshal(data, &l.state)
+		case name == reportFile:
+			err = json.Unmarshal(data, &l.report)
+		case rest == messageFile:
+			r := &record{key: key, stored: data}
+			err = json.Unmarshal(data, r)
+			switch {
+			case err != nil:
+			case r.Failed == "":
+				records = append(records, r)
+			case time.Since(r.Since) > keptFor:
+				err = l.forget(r)
+			}
+			l.seq = max(l.seq, r.Seq)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(records, func(a, b *record) int { return cmp.Compare(a.Seq, b.Seq) })
+	if l.state.Recent == nil {
+		l.state.Recent = map[string]int64{}
+	}
+	for _, r := range records {
+		l.state.Recent[r.key] = time.Now().Unix()
+	}
+	if len(records) > 0 {
+		err = l.saveState(ctx, "")
+	}
+	return records, err
+}
+
+const (
+	stateFile   = "state/state"
+	reportFile  = "report/report"
+	messageFile = "message"
+)
+
+// saveState stores the messages that are known, and the cursor unless it is "".
+func (l *line) saveState(ctx context.Context, cursor string) error {
+	l.mu.Lock()
+	old := time.Now().Add(-recentFor).Unix()
+	maps.DeleteFunc(l.state.Recent, func(_ string, at int64) bool { return at < old })
+	l.state.Cursor = cmp.Or(cursor, l.state.Cursor)
+	data, err := json.Marshal(l.state)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return l.o.Host.Files().ChangeFile(ctx, l.folder()+"/"+stateFile, func([]byte) ([]byte, error) { return data, nil })
+}
+
+// errFenced reports that another server has the message.
+var errFenced = errors.New("another server has changed the message")
+
+// save stores a record, unless another server has changed it.
+func (l *line) save(r *record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return l.put(r, data)
+}
+
+func (l *line) put(r *record, data []byte) error {
+	name := l.folder() + "/" + r.key + "/" + messageFile
+	// What was done is stored even if the server is ending.
+	err := l.o.Host.Files().ChangeFile(context.WithoutCancel(l.ctx), name, func(before []byte) ([]byte, error) {
+		if !bytes.Equal(before, r.stored) && !bytes.Equal(before, data) {
+			return nil, errFenced
+		}
+		return data, nil
+	})
+	if err == nil {
+		r.stored = data
+	}
+	return err
+}
+
+// keyOf returns the key of a message.
+func keyOf(m *channel.Message) string {
+	sum := sha256.Sum256([]byte(m.Chat + "\x00" + m.ID))
+	return hex.EncodeToString(sum[:16])
+}
+
+// receive receives messages until the line ends.
+func (l *line) receive() {
+	pause := retryLeast
+	for l.ctx.Err() == nil {
+		l.mu.Lock()
+		cursor := l.state.Cursor
+		l.mu.Unlock()
+		took := time.Now()
+		err := l.api.Receive(l.ctx, cursor, l.take)
+		if l.ctx.Err() != nil {
+			return
+		}
+		if time.Since(took) > retryMost {
+			pause = retryLeast
+		}
+		after := retryLeast
+		if err != nil {
+			_, asked := channel.ClassOf(err)
+			after, pause = max(pause, asked), min(2*pause, retryMost)
+			l.log.Warn("messages cannot be received", "error", err, "again_in", after)
+		}
+		l.problem(err)
+		if l.pause(after) != nil {
+			return
+		}
+	}
+}
+
+func (l *line) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// take implements [channel.Take].
+func (l *line) take(ctx context.Context, messages []channel.Message, cursor string) error {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	for chunk := range slices.Chunk(messages, maxChunk) {
+		if err := l.hasRoom(ctx, len(chunk)); err != nil {
+			return err
+		}
+		if err := l.takeSome(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	if cursor == "" {
+		return nil
+	}
+	return l.saveState(ctx, cursor)
+}
+
+// takeSome takes messages for which there is room.
+func (l *line) takeSome(ctx context.Context, messages []channel.Message) error {
+	var taken []*record
+	for i := range messages {
+		m := &messages[i]
+		if l.knows(keyOf(m)) {
+			continue
+		}
+		r, err := l.admit(m)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			continue
+		}
+		// A file that exists is of a message that was stored before a crash.
+		if err := l.save(r); errors.Is(err, errFenced) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		taken = append(taken, r)
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	for _, r := range taken {
+		l.state.Recent[r.key] = time.Now().Unix()
+	}
+	l.mu.Unlock()
+	if err := l.saveState(ctx, ""); err != nil { // none has a run yet, so all may be delivered again
+		return err
+	}
+	for _, r := range taken {
+		l.enqueue(r)
+	}
+	return nil
+}
+
+func (l *line) knows(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.state.Recent[key]
+	return ok
+}
+
+// hasRoom waits until n messages have room.
+func (l *line) hasRoom(ctx context.Context, n int) error {
+	for {
+		l.mu.Lock()
+		ok := l.queued+n <= maxQueued && len(l.state.Recent)+n <= maxRecent
+		l.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-l.room:
+		case <-time.After(l.o.Tend): // some messages may be recent no longer
+			if err := l.saveState(ctx, ""); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// posted takes one message, or refuses it if there is no room.
+func (l *line) posted(ctx context.Context, m channel.Message) (again bool, err error) {
+	l.taking.Lock()
+	defer l.taking.Unlock()
+	if l.knows(keyOf(&m)) {
+		return true, nil
+	}
+	l.mu.Lock()
+	full := l.queued >= maxQueued || len(l.state.Recent) >= maxRecent
+	l.mu.Unlock()
+	if full {
+		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "too many messages of channel %s wait; try again later", l.name)
+		err.RetryAfter = retryLeast
+		return false, err
+	}
+	return false, l.takeSome(ctx, []channel.Message{m})
+}
+
+// admit returns the record of a message that starts a run. Of what does not, it does what there is to do and returns
+// nil: a decision, a refusal.
+func (l *line) admit(m *channel.Message) (*record, error) {
+	set := l.o.Host.Config().Channels[l.name]
+	user, known, ok := listed(l.name, set, m.Sender)
+	if !ok {
+		l.refused(m)
+		if m.PressID != "" { // only who pressed sees it
+			l.say(m, "This is not for you to decide.")
+		}
+		return nil, nil
+	}
+	if !l.paced(m) {
+		return nil, nil
+	}
+	if done, err := l.command(m, user, known); done || err != nil {
+		return nil, err
+	}
+	if len(m.Text) > maxText {
+		l.say(m, "This message is too long: one has at most 64 KiB of text.")
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seq = max(l.seq+1, time.Now().UnixMicro())
+	return &record{Message: *m, User: user, Known: known, Seq: l.seq, key: keyOf(m)}, nil
+}
+
+// listed returns the user of a sender, and whether they may write. Known reports whether the configuration maps the
+// sender to a user of the directory.
+func listed(name string, set config.Channel, id string) (user string, known, ok bool) {
+	for _, entry := range set.Inbound.Allow {
+		want, mapped := entry, ""
+		if i := strings.LastIndexByte(entry, '='); i >= 0 {
+			want, mapped = entry[:i], entry[i+1:]
+		}
+		for _, prefix := range []string{set.Type, name} {
+			want = strings.TrimPrefix(want, prefix+":")
+		}
+		if want != "" && want == id {
+			return cmp.Or(mapped, name+":"+id), mapped != "", true
+		}
+	}
+	return "", false, false
+}
+
+// paced reports whether a sender has not written too often.
+func (l *line) paced(m *channel.Message) bool {
+	l.mu.Lock()
+	s := l.senderOf(m.Sender)
+	ok, tell := s.pace.Allow(), false
+	if !ok {
+		l.report.Dropped++
+		l.changed = true
+		if tell = time.Since(s.told) > tellEvery; tell {
+			s.told = time.Now()
+		}
+	}
+	l.mu.Unlock()
+	if tell {
+		l.say(m, "There are too many messages; those of now are not read. Try again in a minute.")
+	}
+	return ok
+}
+
+// senderOf returns the bounds of a listed sender. The line is locked.
+func (l *line) senderOf(id string) *sender {
+	s := l.senders[id]
+	if s == nil {
+		s = &sender{pace: rate.NewLimiter(rate.Limit(perMinute)/60, burst), slots: make(chan struct{}, runsAtOnce)}
+		l.senders[id] = s
+	}
+	return s
+}
+
+// session returns the name of the session of a chat and thread.
+func session(name string, m *channel.Message) string {
+	text := name + ":" + m.Chat
+	if m.Thread != "" {
+		text += ":" + m.Thread
+	}
+	if store.CheckSessionName(text) != nil {
+		sum := sha256.Sum256([]byte(text))
+		text = name + ":" + hex.EncodeToString(sum[:16])
+	}
+	return text
+}
+
+// enqueue adds a record to its lane.
+func (l *line) enqueue(r *record) {
+	at := r.User + "\x00" + session(l.name, &r.Message)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.lanes[at]
+	if n == nil {
+		n = &lane{}
+		l.lanes[at] = n
+	}
+	l.queued++
+	n.waiting = append(n.waiting, r)
+	l.wake(at, n)
+}
+
+// wake has a lane worked on. The line is locked.
+func (l *line) wake(at string, n *lane) {
+	if !n.busy {
+		n.busy = l.spawn(func() { l.work(at, n) })
+	}
+}
+
+// spawn begins work that the end of the line waits for. The line is locked.
+func (l *line) spawn(work func()) bool {
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.all.Go(work)
+	return true
+}
+
+// left reports that a message has left the queue.
+func (l *line) left() {
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
