@@ -106,6 +106,9 @@ func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
+// ErrNoChat is the error of a message to no chat.
+var ErrNoChat = Errorf(Refused, "no chat is named, and the address of the channel has none (?chats=ID)")
+
 // ClassOf returns the class of an error, and how long to wait before another attempt.
 func ClassOf(err error) (Class, time.Duration) {
 	var known *Error

@@ -107,7 +107,9 @@ func (h chats) Begin(ctx context.Context, who toolcrib.Principal, r channels.Req
 	return d.ID(), nil
 }
 
-func (h chats) Wait(ctx context.Context, run toolcrib.RunID) error { return h.Pool.Drive(run).Wait(ctx) }
+func (h chats) Wait(ctx context.Context, run toolcrib.RunID) error {
+	return h.Pool.Drive(run).Wait(ctx)
+}
 
 func (h chats) Look(ctx context.Context, run toolcrib.RunID) (store.RunRecord, error) {
 	return h.s.Env.Store.Run(ctx, run)

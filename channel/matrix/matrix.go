@@ -2,6 +2,7 @@
 package matrix
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,8 +117,8 @@ type (
 
 // Send implements [channel.Sender]. The text is plain, and a notice, which other bots do not answer.
 func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
-	if r.Chat == "" {
-		r.Chat = a.chat
+	if r.Chat = cmp.Or(r.Chat, a.chat); r.Chat == "" {
+		return "", channel.ErrNoChat
 	}
 	body := content{Type: "m.notice", Body: r.Text}
 	switch {

@@ -41,10 +41,10 @@ type (
 		Attachments []json.RawMessage `json:"attachments"` // shared messages of others
 	}
 	interaction struct {
-		Type    string                  `json:"type"`
+		Type    string                    `json:"type"`
 		User    struct{ ID, Name string } `json:"user"`
-		Channel struct{ ID string }     `json:"channel"`
-		Message event                   `json:"message"`
+		Channel struct{ ID string }       `json:"channel"`
+		Message event                     `json:"message"`
 		Actions []struct {
 			Value string `json:"value"`
 			TS    string `json:"action_ts"`

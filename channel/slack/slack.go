@@ -2,6 +2,7 @@
 package slack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,8 +131,8 @@ func (s *App) Send(ctx context.Context, r channel.Reply) (string, error) {
 	if err := s.pace.Wait(ctx); err != nil {
 		return "", channel.Errorf(channel.Later, "%w", err)
 	}
-	if r.Chat == "" {
-		r.Chat = s.chat
+	if r.Chat = cmp.Or(r.Chat, s.chat); r.Chat == "" {
+		return "", channel.ErrNoChat
 	}
 	body := postMessage{Channel: r.Chat, ThreadTS: r.Thread, Text: escaped(r.Text)}
 	if len(r.Buttons) > 0 {

@@ -2,6 +2,7 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,8 +138,8 @@ func (b *Bot) Send(ctx context.Context, r channel.Reply) (string, error) {
 			ID: r.PressID, Text: string(text[:min(len(text), maxToast)]), Alert: true,
 		}, nil)
 	}
-	if r.Chat == "" {
-		r.Chat = b.chat
+	if r.Chat = cmp.Or(r.Chat, b.chat); r.Chat == "" {
+		return "", channel.ErrNoChat
 	}
 	body := sendMessage{ChatID: chatID(r.Chat), Text: r.Text, Preview: preview{true}}
 	body.ThreadID, _ = strconv.ParseInt(r.Thread, 10, 64) // "" is none

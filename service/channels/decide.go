@@ -31,7 +31,9 @@ var verbs = map[string]string{
 
 // buttons returns the buttons of a question. Each has the command that the same answer has as a text.
 func (a *asked) buttons(v *api.Approval) []channel.Button {
-	token := func(label, verb string) channel.Button { return channel.Button{Label: label, Token: verb + " " + a.Code} }
+	token := func(label, verb string) channel.Button {
+		return channel.Button{Label: label, Token: verb + " " + a.Code}
+	}
 	switch {
 	case v.Kind == journal.ApprovalInDoubt:
 		return []channel.Button{token("Run it again", "retry"), token("It did not happen", "not-happened")}

@@ -61,9 +61,9 @@ type record struct {
 	Asked   *asked          `json:"asked,omitempty"` // the last question that was posted
 	// Sending is what is being sent: the ID of an approval, or answer. "" is nothing.
 	Sending string    `json:"sending,omitempty"`
-	Part    int       `json:"part,omitempty"`    // parts of the answer that were sent
-	Failed  string    `json:"failed,omitempty"`  // why the answer may not have arrived
-	Since   time.Time `json:"since,omitzero"`    // of Failed
+	Part    int       `json:"part,omitempty"`   // parts of the answer that were sent
+	Failed  string    `json:"failed,omitempty"` // why the answer may not have arrived
+	Since   time.Time `json:"since,omitzero"`   // of Failed
 
 	key    string
 	stored []byte // its file, as this process has written it

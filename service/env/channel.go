@@ -91,7 +91,9 @@ func (m *messenger) Send(ctx context.Context, r channel.Reply) (string, error) {
 
 func (m *messenger) Deduplicates() bool { return false }
 
-func (m *messenger) Parts(text string) []string { return channel.Split(text, maxMessage, channel.UTF16) }
+func (m *messenger) Parts(text string) []string {
+	return channel.Split(text, maxMessage, channel.UTF16)
+}
 
 func (m *messenger) Account(context.Context) (string, error) {
 	return address.Where(m.to) + ", for messages out only", nil

@@ -28,6 +28,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/tool/builtin"
 	"github.com/toolcrib/toolcrib/tool/files"
+	"github.com/toolcrib/toolcrib/tool/message"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/shell"
 	"github.com/toolcrib/toolcrib/tool/skillread"
@@ -405,8 +406,9 @@ func (p *Policy) builtIn(protected gate.Protected, paths gate.PathRules, command
 			Mask: func(text string) string { return p.env.Mask.Mask(text) },
 		},
 		Memory: p.people.NoteFiles(), Web: p.web(), Databases: p.Databases(), Directory: p.people.Directory(),
-		Agents: CallableAgents(c),
-		Shell:  command != nil, Results: result.Options{Contents: p.env.Store, Untrusted: p.untrustedResult},
+		Agents:   CallableAgents(c),
+		Messages: message.Options{Channels: slices.Sorted(maps.Keys(c.Channels)), Open: p.env.OpenChannel},
+		Shell:    command != nil, Results: result.Options{Contents: p.env.Store, Untrusted: p.untrustedResult},
 		Skills: skillread.Options{Skills: p.skillSet, Variables: p.skillVars},
 	})
 	if command != nil {

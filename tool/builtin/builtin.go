@@ -12,6 +12,7 @@ import (
 	"github.com/toolcrib/toolcrib/tool/files"
 	"github.com/toolcrib/toolcrib/tool/find"
 	"github.com/toolcrib/toolcrib/tool/memory"
+	"github.com/toolcrib/toolcrib/tool/message"
 	"github.com/toolcrib/toolcrib/tool/plan"
 	"github.com/toolcrib/toolcrib/tool/result"
 	"github.com/toolcrib/toolcrib/tool/skillread"
@@ -38,6 +39,8 @@ type Options struct {
 	Databases []tables.Database
 	// Agents are the agents that spawn can start. If empty, there is no spawn.
 	Agents []spawn.Agent
+	// Messages are the channels of message. Without any, there is no message.
+	Messages message.Options
 	// Shell permits verify to run commands by exec_shell, through the gate.
 	Shell bool
 	// Results provides the results that were cut. Without Contents, there is no read_result.
@@ -63,6 +66,9 @@ func New(options Options) []toolcrib.Tool {
 	}
 	if options.Directory != nil {
 		tools = append(tools, directory.New(options.Directory)...)
+	}
+	if len(options.Messages.Channels) > 0 {
+		tools = append(tools, message.New(options.Messages)...)
 	}
 	if options.Memory != nil {
 		tools = append(tools, memory.New(options.Memory)...)

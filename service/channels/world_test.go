@@ -1,0 +1,366 @@
+package channels_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service/channels"
+	"github.com/toolcrib/toolcrib/store"
+)
+
+// world is what outlives a server: the database, the runs, the API of the chat and the people there. Each step that
+// changes it can be the last one of a server.
+type world struct {
+	mu       sync.Mutex
+	files    map[string][]byte
+	runs     map[string]*store.RunRecord // by key
+	begun    int                         // requests to begin
+	messages []channel.Message           // of people, in order
+	came     chan struct{}
+	sent     []channel.Reply
+	keys     map[string]bool
+	notices  []string
+	owner    *server
+	parts    []string // answer of each run
+	asking   bool     // runs ask
+	once     bool     // the API takes a key once
+	largest  int      // most messages that were given and have no run
+	config   *config.Config
+
+	steps int
+	react func(w *world, r channel.Reply) // what people do; the world is locked
+}
+
+func newWorld(t *testing.T, more string) *world {
+	c, err := config.Parse("test", []byte(`
+channels:
+  tg: {type: telegram, url: "telegram://1:a@telegram", inbound: {agent: default, allow: [11, 12, "13=boss"]}}
+`+more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{
+		files: map[string][]byte{}, runs: map[string]*store.RunRecord{}, came: make(chan struct{}), keys: map[string]bool{},
+		config: c, parts: []string{"one", "two"},
+	}
+}
+
+// write has people write messages.
+func (w *world) write(messages ...channel.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writeLocked(messages...)
+}
+
+func (w *world) writeLocked(messages ...channel.Message) {
+	w.messages = append(w.messages, messages...)
+	close(w.came)
+	w.came = make(chan struct{})
+}
+
+// server is one server. At the step dies it dies: before or after what the step does. Nothing that it does after that
+// has an effect.
+type server struct {
+	*world
+	dies  int
+	after bool
+	dead  bool
+	chats *channels.Channels
+}
+
+var errDead = errors.New("the server is dead")
+
+func (w *world) start(t *testing.T, dies int, after bool) *server {
+	s := &server{world: w, dies: dies, after: after}
+	w.steps = 0
+	s.chats = channels.New(channels.Options{Host: s, Runs: s, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return s
+}
+
+// step does what has an effect. The world is locked meanwhile.
+func (s *server) step(do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return errDead
+	}
+	s.steps++
+	if s.steps == s.dies && !s.after {
+		s.dead = true
+		return errDead
+	}
+	err := do()
+	if s.steps == s.dies {
+		s.dead = true
+		return errDead
+	}
+	return err
+}
+
+func (s *server) Config() *config.Config { return s.config }
+func (s *server) Files() channels.Files  { return s }
+
+func (s *server) Open(string) (channel.Channel, error) { return chat{s}, nil }
+
+func (s *server) Hold(context.Context, string, time.Duration) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner == nil || s.owner.dead {
+		s.owner = s
+	}
+	return s.owner == s && !s.dead, nil
+}
+
+func (s *server) Leave(string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner == s {
+		s.owner = nil
+	}
+}
+
+func (s *server) Notice(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dead {
+		s.notices = append(s.notices, text)
+	}
+}
+
+func (s *server) SomeFiles(_ context.Context, _, folder string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string][]byte{}
+	for name, data := range s.files {
+		if strings.HasPrefix(name, folder+"/") {
+			all[name] = data
+		}
+	}
+	return all, nil
+}
+
+func (s *server) File(context.Context, string) ([]byte, error) { return nil, toolcrib.ErrNotFound }
+
+func (s *server) FilesIn(context.Context, string) (map[string][]byte, error) { return nil, nil }
+
+func (s *server) ChangeFile(_ context.Context, name string, change func([]byte) ([]byte, error)) error {
+	return s.step(func() error {
+		after, err := change(s.files[name])
+		switch {
+		case err != nil:
+			return err
+		case after == nil:
+			delete(s.files, name)
+		default:
+			s.files[name] = after
+		}
+		return nil
+	})
+}
+
+func (s *server) Act(_ context.Context, user string, _ bool) (toolcrib.Principal, error) {
+	return toolcrib.Principal{User: user, Admin: user == "boss"}, nil
+}
+
+func (s *server) Begin(_ context.Context, who toolcrib.Principal, r channels.Request) (id toolcrib.RunID, err error) {
+	err = s.step(func() error {
+		s.begun++
+		rec := s.runs[r.Key]
+		if rec == nil {
+			rec = &store.RunRecord{ID: toolcrib.RunID(fmt.Sprint("run_", len(s.runs)+1)), User: who.User}
+			if s.asking {
+				rec.Status = toolcrib.StatusWaitingForApproval
+				rec.Pending = &journal.Pending{Kind: "approval", ApprovalID: "apr_" + string(rec.ID), Digest: "d1"}
+			} else {
+				s.finish(rec)
+			}
+			s.runs[r.Key] = rec
+		}
+		id = rec.ID
+		return nil
+	})
+	return id, err
+}
+
+func (w *world) finish(rec *store.RunRecord) {
+	rec.Status, rec.Pending, rec.Content = toolcrib.StatusCompleted, nil, strings.Join(w.parts, "|")
+}
+
+func (s *server) Wait(context.Context, toolcrib.RunID) error { return nil }
+
+// find returns a run. The world is locked.
+func (w *world) find(id toolcrib.RunID) *store.RunRecord {
+	for _, rec := range w.runs {
+		if rec.ID == id {
+			return rec
+		}
+	}
+	return nil
+}
+
+func (s *server) Look(_ context.Context, run toolcrib.RunID) (store.RunRecord, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.find(run); rec != nil {
+		return *rec, nil
+	}
+	return store.RunRecord{}, toolcrib.ErrNotFound
+}
+
+func (s *server) Approval(_ context.Context, who toolcrib.Principal, id string) (*api.Approval, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.find(toolcrib.RunID(strings.TrimPrefix(id, "apr_")))
+	if rec == nil || rec.User != who.User && !who.Admin {
+		return nil, toolcrib.ErrNotFound
+	}
+	v := &api.Approval{ID: id, Run: rec.ID, Status: api.ApprovalDecided, Kind: journal.ApprovalCall, Agent: "default", User: rec.User}
+	if rec.Pending != nil {
+		v.Status, v.Digest = api.ApprovalPending, rec.Pending.Digest
+		v.Calls = []api.ApprovalCall{{ApprovalItem: journal.ApprovalItem{ID: "c1", Name: "write_file", Arguments: []byte(`{}`)}}}
+	}
+	return v, nil
+}
+
+func (s *server) Decide(ctx context.Context, who toolcrib.Principal, d channels.Decision) error {
+	v, err := s.Approval(ctx, who, d.Approval)
+	if err != nil {
+		return err
+	}
+	return s.step(func() error {
+		rec := s.find(v.Run)
+		if rec.Pending == nil || rec.Pending.Digest != d.Digest {
+			return toolcrib.Errorf(toolcrib.CodeConflict, "approval %s was decided already", v.ID)
+		}
+		s.finish(rec)
+		return nil
+	})
+}
+
+func (s *server) Cancel(context.Context, toolcrib.Principal, toolcrib.RunID) error { return nil }
+
+// chat is the API of the chat for a server. A part is what is between two "|".
+type chat struct{ *server }
+
+func (c chat) Deduplicates() bool { return c.once }
+
+func (c chat) Parts(text string) []string { return strings.Split(text, "|") }
+
+func (c chat) Account(context.Context) (string, error) { return "bot", nil }
+
+func (c chat) Send(_ context.Context, r channel.Reply) (id string, err error) {
+	err = c.step(func() error {
+		if c.once && c.keys[r.Key] {
+			return nil
+		}
+		c.keys[r.Key] = true
+		c.sent = append(c.sent, r)
+		id = fmt.Sprint("m", len(c.sent))
+		if c.react != nil {
+			c.react(c.world, r)
+		}
+		return nil
+	})
+	return id, err
+}
+
+// Receive gives the messages after the cursor, which is their number, one by one.
+func (c chat) Receive(ctx context.Context, cursor string, take channel.Take) error {
+	n, _ := strconv.Atoi(cursor)
+	for {
+		c.mu.Lock()
+		came, some := c.came, c.messages[n:min(len(c.messages), n+100)]
+		c.mu.Unlock()
+		if len(some) == 0 {
+			select {
+			case <-came:
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if err := take(ctx, some, strconv.Itoa(n+len(some))); err != nil {
+			return err
+		}
+		n += len(some)
+	}
+}
+
+// approving has people approve each question, once.
+func approving(w *world, r channel.Reply) {
+	if len(r.Buttons) == 0 {
+		return
+	}
+	w.writeLocked(channel.Message{
+		Chat: r.Chat, ID: fmt.Sprint("press", len(w.sent)), Sender: "11", Press: r.Buttons[0].Token, PressID: "p",
+	})
+}
+
+// answers returns how often each part of the answers was sent.
+func (w *world) answers() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := map[string]int{}
+	for _, r := range w.sent {
+		for _, part := range w.parts {
+			if r.Text == part {
+				n[part]++
+			}
+		}
+	}
+	return n
+}
+
+// TestC16_CrashAtEveryStep kills the server before and after each step that has an effect. A message is taken once, and
+// answered once, or it is known that its answer is in doubt.
+func TestC16_CrashAtEveryStep(t *testing.T) {
+	for _, once := range []bool{true, false} {
+		for _, after := range []bool{false, true} {
+			for dies, done := 1, false; !done; dies++ {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, "")
+					w.asking, w.once, w.react = true, once, approving
+					w.write(channel.Message{Chat: "5", ID: "1", Sender: "11", Text: "Write."})
+					s := w.start(t, dies, after)
+					time.Sleep(time.Minute)
+					s.chats.Close()
+					done = !s.dead
+					s = w.start(t, 0, false)
+					time.Sleep(5 * time.Minute)
+					s.chats.Close()
+					name := fmt.Sprintf("the API takes a key once: %v, dies at step %d (after it: %v)", once, dies, after)
+					n := w.answers()
+					if len(w.runs) != 1 {
+						t.Errorf("%s: %d runs", name, len(w.runs))
+					}
+					whole := n["one"] == 1 && n["two"] == 1
+					doubt := len(w.notices) == 1 && n["one"] <= 1 && n["two"] <= 1
+					if !whole && !doubt || once && !whole {
+						t.Errorf("%s: answers %v, notices %q", name, n, w.notices)
+					}
+					report, err := channels.ReadReport(t.Context(), s, "tg")
+					if err != nil || len(report.Undelivered) != len(w.notices) {
+						t.Errorf("%s: %+v, %v; %q", name, report, err, w.notices)
+					}
+					if left := len(maps.Collect(maps.All(w.files))); done && left > 2 {
+						t.Errorf("%s: %d files are left", name, left)
+					}
+				})
+			}
+		}
+	}
+}
