@@ -49,7 +49,7 @@ func adapter(name string) string {
 			return one
 		}
 	}
-	for _, family := range []string{"provider/", "store/", "tool/"} {
+	for _, family := range []string{"provider/", "store/", "tool/", "channel/"} {
 		if rest, ok := strings.CutPrefix(name, family); ok {
 			first, _, _ := strings.Cut(rest, "/")
 			return family + first

@@ -127,7 +127,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 	}
 	switch code := toolcrib.CodeOf(err); {
 	case err == nil:
-	case l.ctx.Err() != nil:
+	case code == "" || l.ctx.Err() != nil: // the store is gone for now, and the message is delivered again
 		return err
 	case code == toolcrib.CodeNotFound: // who may not decide must not learn of the run
 		l.say(m, "Nothing is decided: this is not for you to decide.")

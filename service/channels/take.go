@@ -145,6 +145,11 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		return nil, err
 	}
 	for _, r := range records {
+		if r.Asked != nil { // its button may have been pressed meanwhile
+			l.open[r.key] = r
+		}
+	}
+	for _, r := range records {
 		l.enqueue(r)
 	}
 	l.all.Go(l.receive)

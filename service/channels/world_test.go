@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,10 +35,11 @@ type world struct {
 	keys     map[string]bool
 	notices  []string
 	owner    *server
-	parts    []string // answer of each run
-	asking   bool     // runs ask
-	once     bool     // the API takes a key once
-	largest  int      // most messages that were given and have no run
+	parts    []string      // answer of each run
+	asking   bool          // runs ask
+	once     bool          // the API takes a key once
+	slow     bool          // saving the state takes longer than answering
+	stuck    chan struct{} // if not nil, Wait returns when it is closed
 	config   *config.Config
 
 	steps int
@@ -158,6 +159,9 @@ func (s *server) File(context.Context, string) ([]byte, error) { return nil, too
 func (s *server) FilesIn(context.Context, string) (map[string][]byte, error) { return nil, nil }
 
 func (s *server) ChangeFile(_ context.Context, name string, change func([]byte) ([]byte, error)) error {
+	if s.slow && strings.HasSuffix(name, "/state/state") {
+		time.Sleep(time.Second)
+	}
 	return s.step(func() error {
 		after, err := change(s.files[name])
 		switch {
@@ -200,7 +204,17 @@ func (w *world) finish(rec *store.RunRecord) {
 	rec.Status, rec.Pending, rec.Content = toolcrib.StatusCompleted, nil, strings.Join(w.parts, "|")
 }
 
-func (s *server) Wait(context.Context, toolcrib.RunID) error { return nil }
+func (s *server) Wait(ctx context.Context, _ toolcrib.RunID) error {
+	if s.stuck == nil {
+		return nil
+	}
+	select {
+	case <-s.stuck:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // find returns a run. The world is locked.
 func (w *world) find(id toolcrib.RunID) *store.RunRecord {
@@ -328,39 +342,206 @@ func (w *world) answers() map[string]int {
 // TestC16_CrashAtEveryStep kills the server before and after each step that has an effect. A message is taken once, and
 // answered once, or it is known that its answer is in doubt.
 func TestC16_CrashAtEveryStep(t *testing.T) {
-	for _, once := range []bool{true, false} {
-		for _, after := range []bool{false, true} {
-			for dies, done := 1, false; !done; dies++ {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, "")
-					w.asking, w.once, w.react = true, once, approving
-					w.write(channel.Message{Chat: "5", ID: "1", Sender: "11", Text: "Write."})
-					s := w.start(t, dies, after)
-					time.Sleep(time.Minute)
-					s.chats.Close()
-					done = !s.dead
-					s = w.start(t, 0, false)
-					time.Sleep(5 * time.Minute)
-					s.chats.Close()
-					name := fmt.Sprintf("the API takes a key once: %v, dies at step %d (after it: %v)", once, dies, after)
-					n := w.answers()
-					if len(w.runs) != 1 {
-						t.Errorf("%s: %d runs", name, len(w.runs))
-					}
-					whole := n["one"] == 1 && n["two"] == 1
-					doubt := len(w.notices) == 1 && n["one"] <= 1 && n["two"] <= 1
-					if !whole && !doubt || once && !whole {
-						t.Errorf("%s: answers %v, notices %q", name, n, w.notices)
-					}
-					report, err := channels.ReadReport(t.Context(), s, "tg")
-					if err != nil || len(report.Undelivered) != len(w.notices) {
-						t.Errorf("%s: %+v, %v; %q", name, report, err, w.notices)
-					}
-					if left := len(maps.Collect(maps.All(w.files))); done && left > 2 {
-						t.Errorf("%s: %d files are left", name, left)
-					}
-				})
-			}
+	for mode := range 16 {
+		once, after, asking := mode&1 > 0, mode&2 > 0, mode&4 > 0
+		for dies, done := 1, false; !done; dies++ {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "")
+				w.asking, w.once, w.react, w.slow = asking, once, approving, mode&8 > 0
+				w.write(channel.Message{Chat: "5", ID: "1", Sender: "11", Text: "Write."})
+				s := w.start(t, dies, after)
+				time.Sleep(time.Minute)
+				s.chats.Close()
+				done = !s.dead
+				s = w.start(t, 0, false)
+				time.Sleep(5 * time.Minute)
+				s.chats.Close()
+				name := fmt.Sprintf("the API takes a key once: %v, the run asks: %v, dies at step %d (after it: %v)", once, asking,
+					dies, after)
+				n := w.answers()
+				if len(w.runs) != 1 {
+					t.Errorf("%s: %d runs", name, len(w.runs))
+				}
+				whole := n["one"] == 1 && n["two"] == 1
+				doubt := len(w.notices) == 1 && n["one"] <= 1 && n["two"] <= 1
+				if !whole && !doubt || once && !whole {
+					t.Errorf("%s: answers %v, notices %q", name, n, w.notices)
+				}
+				report, err := channels.ReadReport(t.Context(), s, "tg")
+				if err != nil || len(report.Undelivered) != len(w.notices) {
+					t.Errorf("%s: %+v, %v; %q", name, report, err, w.notices)
+				}
+				if done && len(w.files) > 1 {
+					t.Errorf("%s: %d files are left", name, len(w.files))
+				}
+			})
 		}
 	}
+}
+
+// TestC16_Flood: of 10,000 messages, no more than a bounded number is taken from the API before others are done, and of
+// one sender only some have a run. Others are answered meanwhile.
+func TestC16_Flood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		w.asking = true
+		for i := range 10_000 {
+			w.write(channel.Message{Chat: fmt.Sprint(i), ID: fmt.Sprint(i), Sender: "11", Text: "Write."})
+		}
+		w.write(channel.Message{Chat: "77", ID: "1", Sender: "12", Text: "And I?"})
+		s := w.start(t, 0, false)
+		time.Sleep(time.Minute)
+		s.chats.Close()
+		if n := len(w.runs); n < 20 || n > 100 {
+			t.Errorf("%d runs", n)
+		}
+		told, other := 0, false
+		for _, r := range w.sent {
+			if strings.Contains(r.Text, "too many messages") {
+				told++
+			}
+			other = other || r.Chat == "77" && len(r.Buttons) > 0
+		}
+		if told < 1 || told > 2 || !other {
+			t.Errorf("told %d times; the other sender is asked: %v", told, other)
+		}
+		report, err := channels.ReadReport(t.Context(), s, "tg")
+		if err != nil || report.Dropped < 9_000 {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
+// TestC16_BackPressure: as long as too many messages wait, no more are received, and none is lost.
+func TestC16_BackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allow := make([]string, 100)
+		for i := range allow {
+			allow[i] = fmt.Sprint(100 + i)
+		}
+		w := newWorld(t, "")
+		set := w.config.Channels["tg"]
+		set.Inbound.Allow = allow
+		w.config.Channels["tg"] = set
+		w.parts, w.stuck = []string{"one"}, make(chan struct{})
+		for i := range 2000 {
+			w.write(channel.Message{Chat: "5", ID: fmt.Sprint(i), Sender: allow[i%100], Text: "Read."})
+		}
+		s := w.start(t, 0, false)
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		stored := len(w.files)
+		w.mu.Unlock()
+		if stored > 1024+2 {
+			t.Errorf("%d messages were taken", stored)
+		}
+		close(w.stuck)
+		time.Sleep(time.Hour)
+		s.chats.Close()
+		if n := w.answers()["one"]; n != 2000 {
+			t.Errorf("%d answers", n)
+		}
+	})
+}
+
+// TestC16_Refused: who is not listed is not answered, whatever they are called; what is shown of them is bounded.
+func TestC16_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		for i := range 50 {
+			w.write(channel.Message{
+				Chat: "5", ID: fmt.Sprint(i), Sender: fmt.Sprint(1000 + i), Name: "11\u202e" + strings.Repeat("<b>", 1000), Text: "Write.",
+			})
+		}
+		w.write(channel.Message{Chat: "5", ID: "long", Sender: "11", Name: "first", Text: strings.Repeat("x", 1<<20)})
+		w.write(channel.Message{Chat: "5", ID: "fit", Sender: "11", Name: "second", Text: "Write."})
+		s := w.start(t, 0, false)
+		time.Sleep(time.Minute)
+		s.chats.Close()
+		report, err := channels.ReadReport(t.Context(), s, "tg")
+		if err != nil || report.Total != 50 || len(report.Refused) != 20 || report.Refused[0].ID != "1049" ||
+			len(report.Refused[0].Name) > 210 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		long := slices.ContainsFunc(w.sent, func(r channel.Reply) bool { return r.To == "long" && strings.Contains(r.Text, "too long") })
+		if len(w.runs) != 1 || len(w.sent) != 3 || !long {
+			t.Errorf("%d runs, sent %+v", len(w.runs), w.sent)
+		}
+		for _, rec := range w.runs {
+			if rec.User != "tg:11" {
+				t.Errorf("it runs for %s", rec.User)
+			}
+		}
+	})
+}
+
+// TestC16_TwoServers: one of two servers receives, and the other one when the first has died.
+func TestC16_TwoServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		first, second := w.start(t, 0, false), w.start(t, 0, false)
+		for i := range 5 {
+			w.write(channel.Message{Chat: "5", ID: fmt.Sprint(i), Sender: "11", Text: "Read."})
+			time.Sleep(time.Minute)
+		}
+		w.mu.Lock()
+		if n := len(w.sent); w.begun != 5 || n != 10 {
+			t.Errorf("%d requests to begin, %d messages", w.begun, n)
+		}
+		w.owner.dead = true
+		w.mu.Unlock()
+		w.write(channel.Message{Chat: "5", ID: "last", Sender: "11", Text: "Read."})
+		time.Sleep(time.Minute)
+		if w.begun != 6 || len(w.sent) != 12 {
+			t.Errorf("%d requests to begin, %d messages", w.begun, len(w.sent))
+		}
+		first.chats.Close()
+		second.chats.Close()
+	})
+}
+
+// TestC16_DecidedElsewhere: a run continues here when its question was decided elsewhere, and a press comes too late. A
+// question that changes is posted again, and the button of the one before decides nothing.
+func TestC16_DecidedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		w.asking = true
+		w.write(channel.Message{Chat: "5", ID: "1", Sender: "11", Text: "Write."})
+		s := w.start(t, 0, false)
+		defer s.chats.Close()
+		time.Sleep(time.Minute)
+		press := channel.Message{Chat: "5", ID: "p1", Sender: "11", Press: w.sent[0].Buttons[0].Token, PressID: "p"}
+		other := press
+		other.Chat, other.ID = "6", "p2" // in another chat
+		w.write(other)
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		run := w.find("run_1")
+		run.Pending = &journal.Pending{Kind: "approval", ApprovalID: run.Pending.ApprovalID, Digest: "d2"}
+		w.mu.Unlock()
+		w.write(press) // of what is not so any more
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if run.Pending == nil {
+			t.Error("it is decided")
+		}
+		for _, r := range w.sent[1:] {
+			if !strings.Contains(r.Text, "Nothing is decided") {
+				t.Errorf("%q", r.Text)
+			}
+		}
+		said := len(w.sent)
+		w.finish(run) // by another way
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		if n := w.answers(); n["one"] != 1 || len(w.sent) != said+2 {
+			t.Errorf("answers %v of %d", n, len(w.sent)-said)
+		}
+		press.ID = "p3"
+		w.write(press)
+		time.Sleep(time.Minute)
+		if last := w.sent[len(w.sent)-1]; !strings.Contains(last.Text, "not open in this chat") {
+			t.Errorf("%q", last.Text)
+		}
+	})
 }
