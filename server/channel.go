@@ -1,12 +1,6 @@
 package server
 
-import (
-	"net/http"
-
-	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/channel"
-	"github.com/toolcrib/toolcrib/channel/webhook"
-)
+import "net/http"
 
 // Taken says that a message was taken. Again is set if it was taken before.
 type Taken struct {
@@ -30,11 +24,6 @@ func (c *call) takePosted() (out Taken, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Again, err = c.chat.Posted(c, c.r.PathValue("name"), func(to channel.Channel) (channel.Message, error) {
-		if hook, ok := to.(*webhook.Hook); ok {
-			return hook.Read(c.r.Header, body)
-		}
-		return channel.Message{}, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
-	})
+	out.Again, err = c.chat.Posted(c, c.r.PathValue("name"), c.r.Header.Get, body)
 	return out, err
 }

@@ -40,7 +40,8 @@ func New(address string) (*Account, error) {
 	if a.User != "" || a.Password == "" {
 		return nil, errors.New("has no access token: matrix://:ACCESS-TOKEN@HOST")
 	}
-	return &Account{base: a.Base.String() + "/_matrix/client/v3", token: a.Password, chat: a.Chat, http: rest.NewClient()}, nil
+	base := a.Base.String() + "/_matrix/client/v3"
+	return &Account{base: base, token: a.Password, chat: a.Chat, http: rest.NewClient()}, nil
 }
 
 // call sends a request.

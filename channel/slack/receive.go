@@ -59,7 +59,7 @@ func (s *App) Receive(ctx context.Context, _ string, take channel.Take) error {
 	if err := s.call(ctx, "apps.connections.open", s.appLevel, struct{}{}, &open); err != nil {
 		return err
 	}
-	c, _, err := websocket.Dial(ctx, open.URL, &websocket.DialOptions{HTTPClient: s.http}) //nolint:bodyclose // it closes it
+	c, _, err := websocket.Dial(ctx, open.URL, &websocket.DialOptions{HTTPClient: s.http})
 	if err != nil {
 		return channel.Errorf(channel.Later, "the connection cannot be opened")
 	}

@@ -32,8 +32,8 @@ type App struct {
 	pace          *rate.Limiter // of messages
 }
 
-// New returns the app of an address: slack://BOT-TOKEN:APP-TOKEN@slack?chats=ID. The app token is needed to receive. The
-// error does not contain any of the address.
+// New returns the app of an address: slack://BOT-TOKEN:APP-TOKEN@slack?chats=ID. The app token is needed to receive.
+// The error does not contain any of the address.
 func New(address string) (*App, error) {
 	a, err := channel.ParseAddress(address, scheme, usual)
 	if err != nil {

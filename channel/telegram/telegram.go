@@ -45,7 +45,8 @@ func New(address string) (*Bot, error) {
 	if a.User == "" || a.Password == "" {
 		return nil, errors.New("has no token: telegram://TOKEN@telegram, with the token that @BotFather gives")
 	}
-	return &Bot{base: a.Base.String() + "/bot" + a.User + ":" + a.Password + "/", chat: a.Chat, http: rest.NewClient()}, nil
+	base := a.Base.String() + "/bot" + a.User + ":" + a.Password + "/"
+	return &Bot{base: base, chat: a.Chat, http: rest.NewClient()}, nil
 }
 
 // answer is the form of all answers.

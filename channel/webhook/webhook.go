@@ -61,15 +61,15 @@ type Posted struct {
 
 // Read checks the signature and the time of a request, and returns its message. The errors have nothing that only the
 // holder of the key may know.
-func (h *Hook) Read(header http.Header, body []byte) (m channel.Message, err error) {
-	id := header.Get("webhook-id")
-	seconds, err := strconv.ParseInt(header.Get("webhook-timestamp"), 10, 64)
+func (h *Hook) Read(header func(name string) string, body []byte) (m channel.Message, err error) {
+	id := header("webhook-id")
+	seconds, err := strconv.ParseInt(header("webhook-timestamp"), 10, 64)
 	if err != nil || id == "" || len(id) > maxID {
 		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "the headers webhook-id and webhook-timestamp are needed")
 	}
 	at := time.Unix(seconds, 0)
 	want, found := []byte(notify.Sign(h.key, id, at, body)), false
-	for one := range strings.FieldsSeq(header.Get("webhook-signature")) { // several while keys are changed
+	for one := range strings.FieldsSeq(header("webhook-signature")) { // several while keys are changed
 		found = hmac.Equal([]byte(one), want) || found
 	}
 	if !found {
@@ -89,7 +89,8 @@ func (h *Hook) Read(header http.Header, body []byte) (m channel.Message, err err
 		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: %v", err)
 	}
 	if p.Chat == "" || p.Sender == "" || len(p.Chat)+len(p.Thread)+len(p.Sender) > 3*maxID {
-		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: chat and sender are needed, of at most %d bytes each", maxID)
+		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: chat and sender are needed, of at most %d bytes each",
+			maxID)
 	}
 	return channel.Message{
 		Chat: p.Chat, Thread: p.Thread, ID: id, Sender: p.Sender, Name: p.Name, Text: p.Text, ReplyTo: p.ReplyTo,

@@ -16,7 +16,7 @@ var senders = map[string]struct {
 	what    string
 }{
 	ChannelTelegram: {lazyregexp.New(`^[0-9]{1,20}$`), "the number of a user, such as 12345 (a name can be changed)"},
-	ChannelSlack:    {lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`), "the member ID of a user, such as U012AB3CD (a name can be changed)"},
+	ChannelSlack:    {lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`), "the member ID of a user, such as U012AB3CD"},
 	ChannelMatrix:   {lazyregexp.New(`^@[^:/]+:[^/]+$`), "the whole ID of a user, such as @ann:example.org"},
 	ChannelWebhook:  {lazyregexp.New(`^[^/*]+$`), "the sender that the program names, without / and *"},
 }
@@ -41,8 +41,8 @@ func (d *decoder) checkChannel(c *Config, name string) {
 		d.at(at+".inbound", "is for the types %s only: from %s nothing is received", list(slices.Sorted(maps.Keys(senders))),
 			set.Type)
 	}
-	if (set.Type == ChannelWebhook) == set.Secret.IsEmpty() {
-		d.at(at+".secret", "is required for the type webhook, and for no other: it signs what is sent both ways")
+	if set.Type != ChannelWebhook && !set.Secret.IsEmpty() {
+		d.at(at+".secret", "is for the type webhook only: it signs what is sent both ways")
 	}
 	if name == "local" { // local:NAME is a user of this machine
 		d.at(at, "must have another name: local:… are the users of this machine")

@@ -105,7 +105,7 @@ type Panel struct {
 // Channel is a way of sending messages to people, and of starting runs by messages.
 type Channel struct {
 	Type    string  `yaml:"type" required:"true" format:"word"`
-	URL     Value   `yaml:"url" required:"true" format:"text" secret:"all"`
+	URL     Value   `yaml:"url" default:"" secret:"all"`
 	Secret  Value   `yaml:"secret" default:"" format:"signing" secret:"all"` // of a webhook
 	Inbound Inbound `yaml:"inbound"`
 }

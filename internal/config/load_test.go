@@ -121,11 +121,37 @@ func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
 	}
 	// Every key of the contract is known; what nothing acts upon yet is told by name.
 	ignored := mustParse(t, later).Ignored()
-	if len(ignored) != 2 || ignored[0].Key != "tools.bound" || ignored[1].Key != "channels" {
+	if len(ignored) != 1 || ignored[0].Key != "tools.bound" {
 		t.Error(ignored)
 	}
 	if ignored := config.Default().Ignored(); len(ignored) > 0 {
 		t.Errorf("by default: %v", ignored)
+	}
+}
+
+// The ID of a sender that can be changed, an address without a type, and what one type does not have, are errors.
+func TestC16_Channels(t *testing.T) {
+	for text, want := range map[string]string{
+		`{type: telegram, inbound: {agent: default, allow: [12345, "telegram:7", "n:8=ann"]}}`: "",
+		`{type: matrix, inbound: {allow: ["@ann:example.org=ann"]}}`:                           "",
+		`{type: telegram, inbound: {allow: [ann]}}`:                                            "channels.n.inbound.allow[0]",
+		`{type: telegram, inbound: {allow: ["@ann=ann"]}}`:                                     "channels.n.inbound.allow[0]",
+		`{type: slack, inbound: {allow: [ann]}}`:                                               "channels.n.inbound.allow[0]",
+		`{type: webhook, inbound: {allow: ["*"]}}`:                                             "channels.n.inbound.allow[0]",
+		`{type: webhook, inbound: {allow: ["a/b"]}}`:                                           "channels.n.inbound.allow[0]",
+		`{type: telegram, inbound: {allow: ["7=../x"]}}`:                                       "channels.n.inbound.allow[0]",
+		`{type: discord, inbound: {allow: [7]}}`:                                               "channels.n.inbound",
+		`{type: irc}`:                                                                          "channels.n.type",
+		`{type: slack, secret: "0123456789abcdef"}`:                                            "channels.n.secret",
+		`{type: telegram, inbound: {agent: none}}`:                                             "channels.n.inbound.agent",
+	} {
+		_, err := config.Parse("x.yaml", []byte("channels: {n: "+text+"}\n"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), " "+want+": ")) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := config.Parse("x.yaml", []byte("channels: {local: {type: telegram}}\n")); err == nil {
+		t.Error("a channel may be called local, so that its senders are users of this machine")
 	}
 }
 
@@ -137,7 +163,6 @@ tools:
   bound: {notes: {capability: rag.query@1.0, effect: read_only, description: Notes., parameters: {type: object}, params: {corpus: notes}, timeout: 5s}}
   shell: {mode: ask, path: [/usr/bin], env: {LANG: C}, caches: false}
 team: {worker_tools: {cost_cap_usd: 1, cost_cap_mode: enforce}, panels: {three: {agents: [default], proposer: default, synthesizer: default}}, rubric: rubric.yaml}
-channels: {ops: {type: telegram, url: "${secret:ops}", inbound: {agent: default, allow: [12345, ann]}}}
 notes: {files: []}
 server: {client_tool_timeout: 5m}
 `

@@ -292,7 +292,9 @@ func (s *Server) sendMessage(_ context.Context, body []byte) (any, *failure) {
 		}
 	}
 	s.sent = append(s.sent, sent)
-	return map[string]any{"message_id": sent.ID, "date": time.Now().Unix(), "chat": map[string]any{"id": q.Chat}, "text": q.Text}, nil
+	return map[string]any{
+		"message_id": sent.ID, "date": time.Now().Unix(), "chat": map[string]any{"id": q.Chat}, "text": q.Text,
+	}, nil
 }
 
 func (s *Server) answerPress(_ context.Context, body []byte) (any, *failure) {

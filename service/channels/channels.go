@@ -5,8 +5,9 @@
 //	waits for a person → answered, part by part → forgotten
 //
 // After a crash each message continues where it is. Only one thing cannot be known: whether a part that was being sent
-// has arrived. If the API recognizes a part that it has (by its key), it is sent again. Otherwise the answer is in doubt:
-// it is not sent again, and a person is told. A question is posted again, and says so, since it can be decided once only.
+// has arrived. If the API recognizes a part that it has (by its key), it is sent again. Otherwise the answer is in
+// doubt: it is not sent again, and a person is told. A question is posted again, and says so, since it can be decided
+// once only.
 package channels
 
 import (
@@ -215,10 +216,14 @@ func (c *Channels) stop(name string, l *line) {
 	c.o.Host.Leave(name)
 }
 
-// Posted takes a message that a program has posted to a channel. read checks it. again reports whether it was taken
-// before.
+// reader reads a request by which a program posts a message, as the adapter of webhooks does.
+type reader interface {
+	Read(header func(name string) string, body []byte) (channel.Message, error)
+}
+
+// Posted takes a message that a program has posted to a channel. again reports whether it was taken before.
 func (c *Channels) Posted(
-	ctx context.Context, name string, read func(channel.Channel) (channel.Message, error),
+	ctx context.Context, name string, header func(name string) string, body []byte,
 ) (again bool, err error) {
 	l := c.line(name)
 	if l == nil {
@@ -229,7 +234,11 @@ func (c *Channels) Posted(
 		}
 		return false, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
 	}
-	m, err := read(l.api)
+	from, ok := l.api.(reader)
+	if !ok {
+		return false, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
+	}
+	m, err := from.Read(header, body)
 	if err != nil {
 		return false, err
 	}

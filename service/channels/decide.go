@@ -109,7 +109,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 		l.say(m, "A forwarded message decides nothing.")
 		return nil
 	case r == nil:
-		l.say(m, "Nothing is decided: "+code+" is not open in this chat, or not any more.")
+		l.say(m, "Nothing is decided: "+code+" is not open in this chat, or was decided.")
 		return nil
 	case a.Partly && decision == journal.DecisionApprove:
 		l.say(m, "Nothing is decided: "+code+" was too long to be shown here; approve it where all of it is shown.")

@@ -144,7 +144,7 @@ func (l *line) begin(r *record) (refused bool, err error) {
 	}
 }
 
-// ask posts the question that a run waits for. again reports that the run does not wait for it any more.
+// ask posts the question that a run waits for. again reports that the run no longer waits for it.
 func (l *line) ask(r *record, approval string) (again bool, err error) {
 	who, err := l.o.Runs.Act(l.ctx, r.User, r.Known)
 	var v *api.Approval
@@ -209,7 +209,7 @@ func (l *line) answer(r *record, rec *store.RunRecord) error {
 		return l.undelivered(r, "the server ended while the answer was being sent")
 	}
 	if _, err := l.o.Runs.Act(l.ctx, r.User, r.Known); err != nil && toolcrib.CodeOf(err) == toolcrib.CodeForbidden {
-		return l.undelivered(r, "its sender may not read it any more: "+err.Error())
+		return l.undelivered(r, "its sender may no longer read it: "+err.Error())
 	}
 	parts := l.api.Parts(outcome(rec))
 	for r.Part < len(parts) {

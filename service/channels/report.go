@@ -14,7 +14,7 @@ import (
 
 // Report is what a channel has seen, for an administrator.
 type Report struct {
-	Refused  []Stranger `json:"refused"`           // the last senders who are not listed, newest first
+	Refused  []Unlisted `json:"refused"`           // the last senders who are not listed, newest first
 	Total    int64      `json:"total"`             // messages of senders who are not listed
 	Dropped  int64      `json:"dropped"`           // messages that were too many
 	Problem  string     `json:"problem,omitempty"` // why nothing is received now
@@ -23,8 +23,8 @@ type Report struct {
 	Undelivered []Undelivered `json:"-"`
 }
 
-// Stranger is a sender who is not listed.
-type Stranger struct {
+// Unlisted is a sender who is not listed.
+type Unlisted struct {
 	ID   string    `json:"id"`
 	Name string    `json:"name"` // chosen by the sender
 	Chat string    `json:"chat"`
@@ -39,9 +39,9 @@ type Undelivered struct {
 }
 
 const (
-	maxRefused  = 20
-	maxStranger = 200 // bytes of an ID or a name
-	keptFor     = 7 * 24 * time.Hour
+	maxRefused       = 20
+	maxUnlistedBytes = 200 // bytes of an ID or a name
+	keptFor          = 7 * 24 * time.Hour
 	// reportEvery is how often a report is stored at most.
 	reportEvery = 5 * time.Second
 	logEvery    = time.Minute
@@ -51,10 +51,10 @@ const (
 func (l *line) refused(m *channel.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id := guard.Clip(m.Sender, maxStranger)
-	l.report.Refused = slices.DeleteFunc(l.report.Refused, func(s Stranger) bool { return s.ID == id })
-	l.report.Refused = slices.Insert(l.report.Refused, 0, Stranger{
-		ID: id, Name: guard.Clip(m.Name, maxStranger), Chat: guard.Clip(m.Chat, maxStranger),
+	id := guard.Clip(m.Sender, maxUnlistedBytes)
+	l.report.Refused = slices.DeleteFunc(l.report.Refused, func(s Unlisted) bool { return s.ID == id })
+	l.report.Refused = slices.Insert(l.report.Refused, 0, Unlisted{
+		ID: id, Name: guard.Clip(m.Name, maxUnlistedBytes), Chat: guard.Clip(m.Chat, maxUnlistedBytes),
 		At: time.Now().UTC().Truncate(time.Second),
 	})
 	l.report.Refused = l.report.Refused[:min(len(l.report.Refused), maxRefused)]
@@ -90,7 +90,8 @@ func (l *line) saveReport() {
 	data, err := json.Marshal(l.report)
 	l.mu.Unlock()
 	if err == nil {
-		err = l.o.Host.Files().ChangeFile(l.ctx, l.folder()+"/"+reportFile, func([]byte) ([]byte, error) { return data, nil })
+		name := l.folder() + "/" + reportFile
+		err = l.o.Host.Files().ChangeFile(l.ctx, name, func([]byte) ([]byte, error) { return data, nil })
 	}
 	if err != nil && l.ctx.Err() == nil {
 		l.log.Warn("the report of the channel cannot be stored", "error", err)

@@ -161,7 +161,7 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 var errEnded = errors.New("the channel has ended")
 
 func (l *line) close() {
-	l.mu.Lock() // nothing begins any more
+	l.mu.Lock() // nothing begins from now on
 	l.end(errEnded)
 	l.mu.Unlock()
 	l.all.Wait()
@@ -426,8 +426,8 @@ func (l *line) posted(ctx context.Context, m channel.Message) (again bool, err e
 	return false, l.takeSome(ctx, []channel.Message{m})
 }
 
-// admit returns the record of a message that starts a run. Of what does not, it does what there is to do and returns
-// nil: a decision, a refusal.
+// admit returns the record of a message that starts a run. Of another message it decides or refuses,
+// and returns nil.
 func (l *line) admit(m *channel.Message) (*record, error) {
 	set := l.o.Host.Config().Channels[l.name]
 	user, known, ok := listed(l.name, set, m.Sender)

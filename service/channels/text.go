@@ -14,8 +14,8 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// maxQuestionParts bounds the messages of one question. One that would be longer cannot be approved in the chat, because
-// nobody can be held to what they were not shown.
+// maxQuestionParts bounds the messages of one question. One that would be longer cannot be approved in the chat,
+// because it is not shown as a whole.
 const maxQuestionParts = 6
 
 // maxError bounds the text of an error, in bytes.

@@ -517,9 +517,13 @@ func TestC16_DecidedElsewhere(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		run := w.find("run_1")
+		if run.Pending == nil {
+			w.mu.Unlock()
+			t.Fatal("a press in another chat has decided")
+		}
 		run.Pending = &journal.Pending{Kind: "approval", ApprovalID: run.Pending.ApprovalID, Digest: "d2"}
 		w.mu.Unlock()
-		w.write(press) // of what is not so any more
+		w.write(press) // of the question before
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		if run.Pending == nil {

@@ -2,7 +2,7 @@ package env
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	"github.com/toolcrib/toolcrib"
@@ -44,15 +44,19 @@ func (e *Env) OpenChannel(name string) (channel.Sender, error) {
 	case config.ChannelMatrix:
 		opened, err = matrix.New(to)
 	case config.ChannelWebhook:
-		var secret string
 		var key []byte
-		if secret, err = set.Secret.Resolve(e.Resolver()); err == nil {
+		secret, err := set.Secret.Resolve(e.Resolver())
+		if err == nil {
 			key, err = address.Key(secret)
 		}
 		if err != nil {
 			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "channels.%s.secret: %v", name, err)
 		}
-		opened, err = webhook.New(to, key, nil)
+		hook, err := webhook.New(to, key, nil)
+		if err != nil {
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "channels.%s.url: %v", name, err)
+		}
+		return hook, nil
 	default:
 		opened, err = e.outOnly(to)
 	}
@@ -65,7 +69,7 @@ func (e *Env) OpenChannel(name string) (channel.Sender, error) {
 // outOnly returns a messenger that only sends.
 func (e *Env) outOnly(to string) (channel.Sender, error) {
 	if !slices.Contains(address.Messengers(), address.Scheme(to)) {
-		return nil, fmt.Errorf("must begin with the scheme of a messenger")
+		return nil, errors.New("must begin with the scheme of a messenger")
 	}
 	return &messenger{to: to, line: &e.line}, nil
 }

@@ -79,9 +79,11 @@ func (t *message) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 	}
 	switch {
 	case !slices.Contains(t.Channels, in.Channel):
-		return nil, toolcrib.Failf(toolcrib.NotFound, "no channel %q; there is %s", in.Channel, strings.Join(t.Channels, ", "))
+		return nil, toolcrib.Failf(toolcrib.NotFound, "no channel %q; there is %s", in.Channel,
+			strings.Join(t.Channels, ", "))
 	case strings.TrimSpace(in.Content) == "" || len(in.Content) > maxContent:
-		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "content must have 1 to %d bytes, and not only spaces", maxContent)
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "content must have 1 to %d bytes, and not only spaces",
+			maxContent)
 	}
 	api, err := t.Open(in.Channel)
 	if err != nil {
