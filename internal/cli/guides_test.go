@@ -70,6 +70,9 @@ func guides() map[string]guide {
 				`git diff origin/main...HEAD | toolcrib --config ci/toolcrib.yaml run --read-only --approve deny "Review this change"`: {prints: "It is fine"},
 			},
 		},
+		"docs/channels.md": {lines: map[string]how{
+			`until toolcrib runs list | grep desk:ann; do sleep 0.1; done`: {prints: "desk:ann"},
+		}},
 		"docs/people.md": {},
 		"docs/taint.md":  {lines: map[string]how{"toolcrib runs show last": {code: 1, prints: "no run yet"}}},
 		"docs/audit.md":  {},

@@ -299,8 +299,8 @@ func (l *line) notice(format string, args ...any) {
 	l.log.Warn(text)
 }
 
-// watch looks at the runs that wait for a person, until the line ends: they may be decided elsewhere. It also stores the
-// report.
+// watch looks at the runs that wait for a person, until the line ends: they may be decided elsewhere. It also stores
+// the report.
 func (l *line) watch() {
 	for l.pause(l.o.Tend) == nil {
 		l.saveReport()

@@ -93,6 +93,7 @@ func (d *Doctor) Examine(ctx context.Context, who toolcrib.Principal) ([]Finding
 			},
 		})
 	}
+	checks = append(checks, d.channelChecks()...)
 	for _, name := range slices.Sorted(maps.Keys(d.Env.Config.Tools.Commands)) {
 		checks = append(checks, check{
 			"tools.commands." + name, "correct tools.commands." + name,
