@@ -27,7 +27,8 @@ func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
+			// A connection that the server closes while a message is sent on it would leave a doubt.
+			MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
