@@ -71,7 +71,7 @@ func guides() map[string]guide {
 			},
 		},
 		"docs/channels.md": {lines: map[string]how{
-			`until toolcrib runs list | grep desk:ann; do sleep 0.1; done`: {prints: "desk:ann"},
+			`until toolcrib runs list --user desk:ann | grep completed; do sleep 0.1; done`: {prints: "completed"},
 		}},
 		"docs/people.md": {},
 		"docs/taint.md":  {lines: map[string]how{"toolcrib runs show last": {code: 1, prints: "no run yet"}}},
