@@ -2,7 +2,7 @@
 //
 //	BOT='telegram://TOKEN@telegram' go run ./bot --config bot/toolcrib.yaml serve
 //
-// The token is from @BotFather. Write to the bot: `toolcrib doctor` shows your number, which belongs into toolcrib.yaml.
+// The token is from @BotFather. Write to the bot: `doctor` shows your number, which belongs into toolcrib.yaml.
 package main
 
 import (

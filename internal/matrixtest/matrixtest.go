@@ -1,5 +1,5 @@
-// Package matrixtest is a homeserver of Matrix for tests: the few endpoints of the client-server API (v3) that an account
-// needs to read and write in rooms. It refuses unknown parameters and fields, tokens and rooms, and recognizes
+// Package matrixtest is a homeserver of Matrix for tests: the few endpoints of the client-server API (v3) that an
+// account needs to read and write in rooms. It refuses unknown parameters, tokens and rooms, and recognizes
 // transactions.
 package matrixtest
 

@@ -61,7 +61,8 @@ func (s *Server) Event(event map[string]any) {
 // Press has a user press a button.
 func (s *Server) Press(user string, of Sent, value string) {
 	s.deliver("interactive", map[string]any{
-		"type": "block_actions", "user": map[string]any{"id": user, "name": "any"}, "channel": map[string]any{"id": of.Channel},
+		"type": "block_actions", "user": map[string]any{"id": user, "name": "any"},
+		"channel": map[string]any{"id": of.Channel},
 		"message": map[string]any{"ts": of.TS, "thread_ts": of.Thread},
 		"actions": []any{map[string]any{"value": value, "action_ts": fmt.Sprint(time.Now().UnixNano())}},
 	})
@@ -195,7 +196,9 @@ func (s *Server) post(body []byte) (ts, wrong string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	one := Sent{TS: fmt.Sprintf("9.%06d", s.last), Channel: q.Channel, Thread: q.Thread, Text: q.Text, Buttons: map[string]string{}}
+	one := Sent{
+		TS: fmt.Sprintf("9.%06d", s.last), Channel: q.Channel, Thread: q.Thread, Text: q.Text, Buttons: map[string]string{},
+	}
 	for _, b := range q.Blocks {
 		if b.Type == "section" && (b.Text == nil || b.Text.Type != "plain_text" || len([]rune(b.Text.Text)) > 3000) {
 			return "", "invalid_blocks"
@@ -237,7 +240,9 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 			}
 			s.mu.Lock()
 			before := len(s.pending)
-			s.pending = slices.DeleteFunc(s.pending, func(e map[string]any) bool { return e["envelope_id"] == ack["envelope_id"] })
+			s.pending = slices.DeleteFunc(s.pending, func(e map[string]any) bool {
+				return e["envelope_id"] == ack["envelope_id"]
+			})
 			if len(s.pending) == before || len(ack) != 1 {
 				s.problems = append(s.problems, "not an acknowledgement: "+string(data))
 			}
