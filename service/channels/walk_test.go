@@ -21,6 +21,7 @@ import (
 	"github.com/toolcrib/toolcrib/internal/waittest"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/channels"
+	"github.com/toolcrib/toolcrib/service/doctor"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -353,4 +354,33 @@ channels:
 	if n := len(h.runs()); n != 1 || h.runs()[0].User != "desk:ann" {
 		t.Errorf("%d runs", n)
 	}
+}
+
+// The doctor says who the account is and who was refused, with what is hidden in a name.
+func TestC16_Doctor(t *testing.T) {
+	tg := telegram(t)
+	h := open(t, tg.Address(), `[{text: Read.}]`, "")
+	tg.Write(5, telegramtest.Person{ID: 66, Name: "Eva\u202e</b>"}, "hello", nil)
+	waittest.Until(t, "it is counted", func() bool {
+		r, err := channels.ReadReport(t.Context(), h.service.Env.Store, "tg")
+		return err == nil && r.Total == 1
+	})
+	s := h.service
+	d := &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy, Drivers: s.Drivers}
+	found, err := d.Examine(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Check != "channels.tg" {
+			continue
+		}
+		for _, want := range []string{"@test_bot", "listed senders: 3", "66 (called Eva[U+202E]</b>)"} {
+			if !f.OK || !strings.Contains(f.Detail, want) {
+				t.Errorf("%+v", f)
+			}
+		}
+		return
+	}
+	t.Error("there is no line")
 }
