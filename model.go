@@ -47,6 +47,9 @@ type Request struct {
 	// ToolsHash changes if and only if Tools changes. It is "" if unknown.
 	ToolsHash string `json:"tools_hash,omitempty"`
 
+	// Run is the run that asks, or "". It is for a model of another node.
+	Run RunID `json:"-"`
+
 	// Files returns the whole content of a [File] of the messages (at most [MaxFileBytes]). If nil, the model
 	// accepts no files. An adapter sends a file of a type that the API accepts; otherwise it sends a line of text
 	// in its place, with the notice [NoticeFileNotSent]. A file never makes a request fail.

@@ -267,6 +267,7 @@ type reception struct {
 // stream runs a model's stream. A panic of an adapter and an incomplete reply are errors like any
 // other.
 func (in *reception) stream(ctx context.Context, model toolcrib.Model, req *toolcrib.Request) error {
+	req.Run = in.d.s.Run
 	_, err := guard.Contain(func() (struct{}, error) {
 		model.Stream(ctx, req)(in.take)
 		return struct{}{}, nil

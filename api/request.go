@@ -138,8 +138,10 @@ type OneResult struct {
 // llm.tools.call@1.0.
 type ToolCallRequest struct {
 	CallID string          `json:"tool_call_id,omitempty" jsonschema:"the client's ID of the call"`
-	Target string          `json:"target_capability" jsonschema:"the name of a tool"`
-	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"the arguments, an object"`
+	Target string          `json:"target_capability,omitempty" jsonschema:"the name of a tool, or a capability that a tool calls, such as rag.query@1.0"`
+	Body   json.RawMessage `json:"target_body,omitempty" jsonschema:"the arguments, an object; for a capability {params, input}"`
+	Params json.RawMessage `json:"params,omitempty" jsonschema:"ignored; part of the envelope of llm.tools.call@1.0"`
+	Input  *CapabilityCall `json:"input,omitempty" jsonschema:"the call in the envelope of llm.tools.call@1.0, instead of the three above"`
 	Agent  string          `json:"agent,omitempty" jsonschema:"the agent whose policy applies; default: default"`
 
 	Tools     []string `json:"tools,omitzero" jsonschema:"only these of the agent's tools; null = all"`
@@ -148,6 +150,13 @@ type ToolCallRequest struct {
 	SessionID string   `json:"session_id,omitempty" jsonschema:"the session beside which the call is made: an ID, or a name"`
 	Approve   string   `json:"approve,omitempty" jsonschema:"none, all or deny, as when a run starts"`
 	Detach    bool     `json:"detach,omitempty" jsonschema:"answer as soon as its run has begun"`
+}
+
+// CapabilityCall is the input of llm.tools.call@1.0.
+type CapabilityCall struct {
+	CallID string          `json:"tool_call_id,omitempty"`
+	Target string          `json:"target_capability"`
+	Body   json.RawMessage `json:"target_body,omitempty"`
 }
 
 // ToolCalled is the outcome of such a call.

@@ -29,6 +29,9 @@ type Descriptor struct {
 	Timeout       time.Duration    `json:"timeout_ns,omitempty"`     // of a call; if 0, 30 s; at most [MaxTimeout]
 	Idempotent    bool             `json:"idempotent,omitempty"`     // a call may be repeated on another node
 	Effect        toolcrib.Effect  `json:"effect,omitempty"`
+	// Joins reports whether the handler itself recognizes a call that is made again, by its ID and caller, also after a
+	// restart. It is then called for each of them, and the node keeps no result.
+	Joins bool `json:"-"`
 }
 
 // TrustSelf is the required trust of a capability that only its own node calls.

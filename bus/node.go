@@ -40,7 +40,7 @@ type Node struct {
 	o       Options
 	self    Address
 	ctx     context.Context
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	running sync.WaitGroup
 	leave   func()        // ends the receipt of messages
 	cards   chan []byte   // that were received
@@ -94,14 +94,14 @@ func New(o Options) (*Node, error) {
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
 		sticky: map[string]binding{},
 	}
-	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
 	if o.Transport == nil {
 		return n, nil
 	}
 	var err error
 	if n.leave, err = o.Transport.Receive(n.self, n.receive); err != nil {
-		n.stop()
+		n.stop(err)
 		return nil, err
 	}
 	n.running.Go(n.meet)
@@ -125,8 +125,8 @@ func (n *Node) Close() {
 		_ = n.o.Transport.Broadcast(n.card(false, true)) // others notice it after a minute otherwise
 		n.leave()
 	}
-	n.stop()
 	ending := toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
+	n.stop(ending)
 	for _, x := range n.all() {
 		x.cancel(ending)
 	}

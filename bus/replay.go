@@ -70,7 +70,8 @@ func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error
 	h := in.last()
 	id := keptID{h.Node, h.ID}
 	var hash string
-	if in.Keep {
+	keep := in.Keep && !o.Joins
+	if keep {
 		hash = cmp.Or(in.Hash, hashOf(in.body)) // a call within the node has no hash
 		if k := n.kept[id]; k != nil {
 			if k.capability != o.Name || k.hash != hash || k.user != h.User {
@@ -88,9 +89,9 @@ func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error
 	switch {
 	case o.inFlight >= o.MaxConcurrent:
 		return nil, false, full(o.Name.String()+" has as many calls in flight as it serves at a time; try again", o.typical)
-	case in.Keep && len(n.kept) >= maxKept:
+	case keep && len(n.kept) >= maxKept:
 		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
-	case in.Keep:
+	case keep:
 		k = &keptCall{capability: o.Name, user: h.User, hash: hash, done: make(chan struct{})}
 		n.kept[id] = k
 	}

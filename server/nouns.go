@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
@@ -269,8 +270,24 @@ func (c *call) explain(b api.ExplainRequest) (out policy.Explained, err error) {
 
 // callTool makes a call. Invalid arguments are an error of the request: the tool was not called.
 func (c *call) callTool(b api.ToolCallRequest) (any, error) {
+	if b.Input != nil { // in the envelope of the capability
+		b.CallID, b.Target, b.Body = b.Input.CallID, b.Input.Target, b.Input.Body
+	}
 	if b.Body == nil {
 		b.Body = json.RawMessage("{}")
+	}
+	if strings.Contains(b.Target, "@") {
+		name, err := bus.ParseName(b.Target)
+		if err != nil {
+			return nil, err
+		}
+		var body struct{ Params, Input map[string]json.RawMessage }
+		if err := json.Unmarshal(b.Body, &body); err != nil {
+			return nil, bad("target_body: must be {params, input}, two objects")
+		}
+		if b.Target, b.Body, err = c.Service.Bus.ToolOf(name, body.Params, body.Input); err != nil {
+			return nil, err
+		}
 	}
 	approve, err := approveOf(b.Approve)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	busserve "github.com/toolcrib/toolcrib/bus/serve"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/hosts"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
@@ -118,6 +119,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.pool, err = o.Service.NewPool(o.Log, nil); err != nil {
 		return nil, err
+	}
+	if err := busserve.Offer(busserve.Options{Service: s.Service.Current, Pool: s.pool, Log: o.Log}); err != nil {
+		return nil, errors.Join(err, s.pool.Close(context.Background()))
 	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{
 		Service: s.Service.Current, Pool: s.pool, Version: o.Version, Self: o.Service.Env.Self,

@@ -66,6 +66,7 @@ func (s *Service) NewPool(log *slog.Logger, wrap func(queue.Queue) queue.Queue) 
 	if err != nil {
 		return nil, errors.Join(err, p.Close(context.Background()))
 	}
+	s.Bus.Watch(node)
 	return &Pool{p, s, log, bus, node}, nil
 }
 

@@ -193,7 +193,6 @@ func (s *Service) prepared(
 	if err != nil {
 		return nil, err
 	}
-	s.Env.ReportIgnored(s.Env.Once(tell))
 	return &Prepared{s: s, Who: who, Agent: def, models: &models.Choice{}, reasoning: ch.Reasoning, tell: tell}, nil
 }
 
@@ -256,6 +255,10 @@ func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 
 // needMCP starts the MCP servers that the task may use, and waits for them.
 func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
+	if err := p.s.Bus.Need(ctx); err != nil {
+		n := toolcrib.Notice{Code: noticeNoBus, Message: "the bus cannot be reached: " + err.Error()}
+		task.Notices = append(task.Notices, n)
+	}
 	if !p.s.MCP.TellStartable(p.tell) {
 		return
 	}
@@ -272,6 +275,9 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 		}
 	}
 }
+
+// noticeNoBus is the code of the notice that the tools of other nodes are missing.
+const noticeNoBus = "bus_unreachable"
 
 // missedMCP returns the names of the tools that the run would be offered if their servers, which have failed or
 // cannot be started, had started.

@@ -457,7 +457,6 @@ func (s *Service) driveAgain(
 	state *agent.State, needed int, who toolcrib.Principal, approve agent.Approve, model string, f Front,
 ) (*drive, *journal.ModelInfo, error) {
 	start := state.Start
-	s.Env.ReportIgnored(s.Env.Once(s.Env.Notice))
 	if team.PlanOf(start) == nil && needed >= 0 && needed < len(state.Models) { // a run of one given call has none
 		if err := s.Models.Reopens(state.Models[needed]); err != nil {
 			return nil, nil, err

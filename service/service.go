@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/notify"
+	"github.com/toolcrib/toolcrib/service/capset"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/service/models"
@@ -31,6 +32,7 @@ type Service struct {
 	People *people.People
 	Policy *policy.Policy
 	Nodes  *nodes.Nodes
+	Bus    *capset.Set
 	*folder
 }
 
@@ -55,6 +57,9 @@ func New(o env.Options) *Service {
 	s.People = people.New(e, s.endRuns)
 	s.Policy = policy.New(e, s.MCP, s.People)
 	s.Nodes = nodes.New(e, s.People)
+	s.Bus = capset.New(e, s.Nodes, s.MCP.Renew)
+	s.MCP.Beside(s.Bus.Tools)
+	s.Models.Bus = s.Bus.Open
 	return s
 }
 
@@ -65,6 +70,7 @@ func (s *Service) Under(c *config.Config) *Service {
 	other.People = s.People.Under(e, other.endRuns)
 	other.Policy = s.Policy.Under(e, other.MCP, other.People)
 	other.Nodes = s.Nodes.Under(e, other.People)
+	other.Bus = s.Bus.Under(e, other.Nodes)
 	return other
 }
 
@@ -74,6 +80,7 @@ func (s *Service) Beside(c *config.Config, source config.Source) *Service {
 	other := s.Under(c)
 	other.Env.Source = source
 	other.MCP = mcpset.New(other.Env)
+	other.MCP.Beside(s.Bus.Tools)
 	other.Policy = s.Policy.Under(other.Env, other.MCP, other.People)
 	return other
 }
@@ -87,6 +94,7 @@ func (s *Service) Reload(ctx context.Context, who toolcrib.Principal, c *config.
 	}
 	s.inEffect.Store(next)
 	next.MCP.Reload()
+	next.Bus.Reload()
 	return next, nil
 }
 
@@ -96,6 +104,7 @@ func (s *Service) Current() *Service { return cmp.Or(s.inEffect.Load(), s) }
 // Close releases all runs and closes the store.
 func (s *Service) Close() error {
 	err := s.Drivers.Close()
+	s.Bus.Close()
 	s.MCP.Close()
 	s.Models.Close()
 	return errors.Join(s.Env.Close(), err)

@@ -169,9 +169,6 @@ func (a *app) checkConfig() (any, func(), error) {
 			return nil, nil, err
 		}
 		notices = append(notices, unknown...)
-		for _, e := range c.Ignored() {
-			notices = append(notices, e.Error())
-		}
 		notices = slices.Concat(notices, models.UnusableProviders(c), env.ClearNotify(c))
 	}
 	for _, text := range notices {

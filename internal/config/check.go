@@ -105,6 +105,9 @@ func (d *decoder) checkProvider(c *Config, name string) {
 		d.at(yamltree.JoinKey(at, "file"), "is only for type %s",
 			list(providers.Names(func(t providers.Type) bool { return t.HasFile })))
 	}
+	if !t.OnBus && (p.Node != "" || !p.Token.IsEmpty()) {
+		d.at(at, "node and token are only for type bus")
+	}
 	if !t.HasReasoning && p.Reasoning != "" {
 		d.at(yamltree.JoinKey(at, "reasoning"), "is only for type %s",
 			list(providers.Names(func(t providers.Type) bool { return t.HasReasoning })))
@@ -469,18 +472,6 @@ func list(names []string) string {
 		return strings.Join(names[:20], ", ") + ", …"
 	}
 	return strings.Join(names, ", ")
-}
-
-// Ignored returns the keys that are set but that this version does not support. Runs must report them,
-// since they differ from what was intended.
-func (c *Config) Ignored() (ignored Errors) {
-	add := func(set bool, key, what, so string) {
-		if set {
-			ignored = append(ignored, c.ErrorAt(key, what+" not supported by this version; "+so))
-		}
-	}
-	add(len(c.Tools.Bound) > 0, "tools.bound", "capabilities of a bus are", "these tools are missing")
-	return ignored
 }
 
 // NeedRestart returns the keys that differ in next and that a process reads only when it starts.

@@ -256,6 +256,10 @@ type Provider struct {
 	CAFile  Value            `yaml:"ca_file" default:"" format:"path"`
 	File    Value            `yaml:"file" default:"" format:"path"`
 
+	// Node is the key of a node of the bus, and Token a token for it.
+	Node  string `yaml:"node" default:"" format:"word"`
+	Token Value  `yaml:"token" default:"" format:"text" secret:"all"`
+
 	ConnectTimeout    Duration `yaml:"connect_timeout" default:"10s" min:"1ms" max:"1h"`
 	FirstTokenTimeout Duration `yaml:"first_token_timeout" default:"120s" min:"1ms" max:"24h"`
 	IdleTimeout       Duration `yaml:"idle_timeout" default:"60s" min:"1ms" max:"24h"`
@@ -355,8 +359,11 @@ type Context struct {
 
 // Tools configures the tools for all callers.
 type Tools struct {
-	Enabled  bool               `yaml:"enabled" layers:"true|false" default:"true"`
-	Bound    map[string]Bound   `yaml:"bound" layers:"whole" keys:"tool"`
+	Enabled bool             `yaml:"enabled" layers:"true|false" default:"true"`
+	Bound   map[string]Bound `yaml:"bound" layers:"whole" keys:"tool"`
+	// DefaultSet has the predefined tools of the bus that are enabled by default.
+	DefaultSet []string `yaml:"default_set" default:"[search_corpus, list_corpora, translate, list_marketplace]" max:"100" format:"word"`
+
 	Confirm  string             `yaml:"confirm" layers:"never|writes|always" default:"writes" enum:"writes|never|always"`
 	Shell    Shell              `yaml:"shell"`
 	Web      Web                `yaml:"web"`
@@ -372,6 +379,7 @@ type Bound struct {
 	Parameters  JSON      `yaml:"parameters" null:"true" default:"null" format:"schema"`
 	Params      JSON      `yaml:"params" null:"true" default:"null" format:"object"`
 	Timeout     *Duration `yaml:"timeout" min:"1ms" max:"24h"`
+	Untrusted   bool      `yaml:"untrusted" layers:"false|true" default:"true"`
 }
 
 // Shell configures exec_shell. In mode ask a line that is not listed runs in a sandbox in which it can only read, and

@@ -64,9 +64,6 @@ func TestN5_SampleOfContractLoads(t *testing.T) {
 	if agent.Model != "small" || agent.Tools != nil || agent.System != "You are a careful assistant." {
 		t.Errorf("agent = %+v", agent)
 	}
-	if ignored := c.Ignored(); len(ignored) > 0 {
-		t.Error(ignored)
-	}
 }
 
 // The sample states every default: without its examples it is the empty file.

@@ -115,18 +115,10 @@ func TestN5_LoadAsksForTrustWithWhatItLoads(t *testing.T) {
 	}
 }
 
-func TestN5_UnsupportedKeysAreNamed(t *testing.T) {
-	if ignored := mustParse(t, everything).Ignored(); len(ignored) > 0 {
-		t.Error(ignored)
-	}
-	// Every key of the contract is known; what nothing acts upon yet is told by name.
-	ignored := mustParse(t, later).Ignored()
-	if len(ignored) != 1 || ignored[0].Key != "tools.bound" {
-		t.Error(ignored)
-	}
-	if ignored := config.Default().Ignored(); len(ignored) > 0 {
-		t.Errorf("by default: %v", ignored)
-	}
+// Every key of the contract is known.
+func TestN5_KeysAreKnown(t *testing.T) {
+	mustParse(t, everything)
+	mustParse(t, later)
 }
 
 // The ID of a sender that can be changed, an address without a type, and what one type does not have, are errors.
@@ -155,7 +147,7 @@ func TestC16_Channels(t *testing.T) {
 	}
 }
 
-// later sets what no part of this version acts upon.
+// later sets keys that everything does not.
 const later = `
 telemetry: {otlp: "https://otel.example", content: true}
 agents: {default: {find_tools: {above_bytes: 0}}}

@@ -79,8 +79,11 @@ func offerKey(name string) string { return yamltree.JoinKey("bus.offers", name) 
 func (d *decoder) checkOffers(c *Config) {
 	for _, name := range c.OfferNames() {
 		key, o := offerKey(name), c.Bus.Offers[name]
-		if i := slices.IndexFunc(ownCapabilities(), func(own string) bool { return strings.HasPrefix(name, own) }); i >= 0 {
-			d.at(key, "%s* are capabilities that every node serves by itself; use another name", ownCapabilities()[i])
+		chat := strings.HasPrefix(name, "llm.chat@") && o.Agent != ""
+		reserved := func(own string) bool { return !chat && strings.HasPrefix(name, own) }
+		if i := slices.IndexFunc(ownCapabilities(), reserved); i >= 0 {
+			d.at(key, "%s* are capabilities that every node serves by itself; use another name, or "+
+				"llm.chat@2.0 with an agent", ownCapabilities()[i])
 		}
 		var set []string
 		for what, named := range map[string]string{"tool": o.Tool, "command": o.Command, "agent": o.Agent} {

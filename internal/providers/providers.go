@@ -5,13 +5,16 @@ package providers
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/provider/anthropic"
+	busmodel "github.com/toolcrib/toolcrib/provider/bus"
 	"github.com/toolcrib/toolcrib/provider/gemini"
 	"github.com/toolcrib/toolcrib/provider/llamacpp"
 	"github.com/toolcrib/toolcrib/provider/offline"
@@ -26,6 +29,11 @@ import (
 type Settings struct {
 	wire.Options
 	File string // file with replies to play
+
+	// Of type bus.
+	Open  func(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus.Exchange, error)
+	Node  string // key of the node that is asked; "" means any
+	Token string
 }
 
 // Type describes one type of provider.
@@ -52,6 +60,7 @@ type Type struct {
 	// HasReasoning reports whether the type has the key reasoning: other types have only one mode.
 	HasReasoning bool
 	HasFile      bool // requires the key file
+	OnBus        bool // is a node of the bus; has the keys node and token
 
 	// New opens the models of a provider. If nil, this version cannot use the type.
 	New func(Settings) (toolcrib.Model, error)
@@ -92,7 +101,22 @@ var all = sync.OnceValue(func() []Type {
 				return llamacpp.New(s.Options)
 			},
 		},
-		{Name: "bus", NeedsEntry: true},
+		{
+			Name: "bus", NeedsEntry: true, OnBus: true,
+			New: func(s Settings) (toolcrib.Model, error) {
+				o := busmodel.Options{
+					Name: s.Name, Open: s.Open, Token: s.Token, FirstToken: s.FirstTokenTimeout, Idle: s.IdleTimeout,
+				}
+				var err error
+				if s.Node != "" {
+					o.Node, err = bus.ParseKey(s.Node)
+				}
+				if err != nil {
+					return nil, err
+				}
+				return busmodel.New(o)
+			},
+		},
 		{
 			Name: "script", NeedsEntry: true, InProcess: true, HasFile: true,
 			New: func(s Settings) (toolcrib.Model, error) {

@@ -299,10 +299,3 @@ func Writable(dir string) error {
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
-
-// ReportIgnored reports settings that this version ignores.
-func (e *Env) ReportIgnored(tell func(string)) {
-	for _, problem := range e.Config.Ignored() {
-		tell(problem.Error())
-	}
-}

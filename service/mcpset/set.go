@@ -52,6 +52,13 @@ type Set struct {
 // New returns the MCP servers of a data folder. Nothing is started.
 func New(e *env.Env) *Set { return &Set{e, &state{}} }
 
+// Beside has the gates in use get further tools, which change when [Set.Renew] is called. It is called before the set
+// is used.
+func (s *Set) Beside(tools func() []toolcrib.Tool) { s.state.beside = tools }
+
+// Renew gives the gates in use the tools of now.
+func (s *Set) Renew() { s.swap() }
+
 // Under returns the servers under another configuration, which is put into effect by [Set.Reload].
 func (s *Set) Under(e *env.Env) *Set { return &Set{e, s.state} }
 
@@ -70,6 +77,8 @@ type state struct {
 	swap  sync.Mutex     // one at a time, so that the last has the tools of now
 	soon  bool           // a swap is to come
 	swaps sync.WaitGroup // of them
+	// beside returns further tools that come and go. It may be nil.
+	beside func() []toolcrib.Tool
 }
 
 // server is a configured MCP server.
@@ -553,6 +562,11 @@ func (s *Set) ReviewedTools() ([]toolcrib.Tool, map[string]string) {
 
 func (s *Set) offered(servers []*server) (tools []toolcrib.Tool, confirm map[string]string) {
 	confirm = map[string]string{}
+	defer func() {
+		if s.state.beside != nil {
+			tools = append(tools, s.state.beside()...)
+		}
+	}()
 	readable := func(m *server) bool { return m.client != nil && m.offers().Resources }
 	if slices.ContainsFunc(servers, readable) {
 		tools = mcp.ResourceTools(func() map[string]*mcp.Client {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/internal/providers"
@@ -42,7 +43,9 @@ type Models struct {
 // shared is used under all configurations of a data folder.
 type shared struct {
 	// adapters are the adapters that runs share, by the names of their providers.
-	adapters    adapters
+	adapters adapters
+	// Bus starts calls of other nodes. It is set before the models are used.
+	Bus         func(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus.Exchange, error)
 	catalogRead sync.Once
 	catalog     *catalog.Catalog
 }
@@ -256,7 +259,7 @@ func (a *adapters) open(
 	of := adapterOf{
 		kind: t.Name, settings: set, admits: set.Admit != nil, maxConcurrent: p.MaxConcurrent, perMinute: p.RequestsPerMinute,
 	}
-	of.settings.Admit = nil
+	of.settings.Admit, of.settings.Open = nil, nil // which is always the same
 	if set.CAFile != "" {
 		text, _ := safefile.Read(set.CAFile, wire.MaxCAFile) // an error is New's to report
 		of.roots = string(text)
@@ -318,7 +321,10 @@ func (s *Models) settings(name string, p config.Provider) (t providers.Type, set
 	} else if set.Options, err = s.wire(name, p); err != nil {
 		return t, set, err
 	}
-	set.File, err = p.File.Resolve(s.env.Resolver())
+	if set.File, err = p.File.Resolve(s.env.Resolver()); err == nil && t.OnBus {
+		set.Open, set.Node = s.Bus, p.Node
+		set.Token, err = p.Token.Resolve(s.env.Resolver())
+	}
 	return t, set, err
 }
 

@@ -167,12 +167,16 @@ func (n *Nodes) Principal(ctx context.Context, c *bus.Caller, grants []string) (
 	if c.Claims != nil {
 		who.Token = c.Claims.ID
 	}
-	if c.Node != self || len(c.Lineage) > 1 {
+	way := c.Lineage
+	for len(way) > 0 && way[len(way)-1].Node == self { // this node makes the call for the one before it
+		way = way[:len(way)-1]
+	}
+	if len(way) > 0 {
 		r, err := n.entries(ctx)
 		if err != nil {
 			return toolcrib.Principal{}, err
 		}
-		who.User = r.userOf(c)
+		who.User = r.userOf(&bus.Caller{Node: way[len(way)-1].Node, User: c.User, Lineage: way})
 	}
 	now, err := n.people.Standing().Standing(ctx, who)
 	if err != nil {

@@ -1,0 +1,393 @@
+// Package serve offers the tools, commands and agents of an installation to other nodes of the bus, as its
+// configuration says: bus.offers. Each call becomes a run of the installation, with the principal of the node that has
+// signed it, so it passes the same gate, has the same budgets, and is in the journal before it has an effect. A call
+// that is made again with its ID joins that run.
+//
+// A tool or command gets the input of a call as its arguments, with the params beside them:
+//
+//	{"params": {"corpus": "notes"}, "input": {"query": "rain", "k": 5}}
+//
+// Its result is the JSON that it returns, or its text as a JSON string. An agent gets {"input": {"task": "…"}} and
+// returns {content, run_id, status, stop_reason, truncated, usage}; for others it uses the tools that
+// agents.NAME.tools lists, and none without a list. llm.chat has the form of HearthNet's capability contract; see
+// [Chat]. A call that waits for a person sends the frame confirmation_required {approval_id, run_id, kind}, and ends
+// with timeout if nobody decides in time; when it is made again after the decision, it gets the result.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/agent"
+	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/journal"
+	"github.com/toolcrib/toolcrib/service"
+	"github.com/toolcrib/toolcrib/service/nodes"
+	"github.com/toolcrib/toolcrib/service/worker"
+)
+
+// Options configure [Offer].
+type Options struct {
+	Service func() *service.Service // under the configuration in effect
+	Pool    *service.Pool           // drives the runs; its node has the offers
+	Log     *slog.Logger            // if nil, nothing is logged
+}
+
+// front serves calls.
+type front struct{ Options }
+
+// Offer offers what the configuration says, until the node of the pool is closed.
+func Offer(o Options) error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &front{o}
+	offers, err := o.Service().Nodes.Offers()
+	if err != nil {
+		return err
+	}
+	for _, offer := range offers {
+		if err := f.offer(&offer); err != nil {
+			return fmt.Errorf("bus.offers.%s: %w", offer.Name, err)
+		}
+	}
+	err = o.Pool.Node().Offer(callDescriptor(), nil, f.callTool)
+	o.Service().Bus.Renew()
+	return err
+}
+
+// offer offers an entry of bus.offers.
+func (f *front) offer(o *nodes.Offer) error {
+	node := f.Pool.Node()
+	d := o.Descriptor
+	d.Joins = true
+	switch name := o.Tool + o.Command; {
+	case name != "":
+		known, err := f.Service().Policy.Tool(context.Background(), toolcrib.Principal{User: standing.NodePrefix}, name)
+		if err != nil { // it may come later
+			f.Log.Warn("a capability is offered whose tool is not there now", "capability", d.Name.String(), "error", err)
+		}
+		d.Effect = known.Effect.OrStrictest()
+		d.Description = cmp.Or(d.Description, known.Description)
+		return node.Offer(d, []string{name}, f.tool(name))
+	case d.Name.Name == chatName:
+		return f.offerChat(d, o.Agent)
+	}
+	f.agentTime(&d)
+	c := f.Service().Env
+	def, err := c.Config.Agent(o.Agent, c.Resolver())
+	if err != nil {
+		return err
+	}
+	return node.Offer(d, append(slices.Clone(def.Tools), "agent:"+o.Agent), f.agent(o.Agent))
+}
+
+// agentTimeout is the timeout of offers of agents that have none in the configuration.
+const agentTimeout = 15 * time.Minute
+
+func (f *front) agentTime(d *bus.Descriptor) {
+	if !f.Service().Env.Config.IsSet(config.JoinKey("bus.offers", d.Name.String()) + ".timeout") {
+		d.Timeout = agentTimeout
+	}
+}
+
+// served is a call with its run.
+type served struct {
+	*front
+	who   toolcrib.Principal
+	x     *bus.Exchange
+	run   toolcrib.RunID
+	after toolcrib.Seq // the event after which the answer begins
+	sub   *worker.Subscription
+	leave func() // ends the record that the run serves the call
+}
+
+// begin starts the run of a call, or finds the one that the call has started before.
+func (f *front) begin(
+	ctx context.Context, who toolcrib.Principal, x *bus.Exchange, r service.StartRequest,
+) (*served, error) {
+	s := f.Service()
+	r.Approve, r.Subscription = agent.ApproveNone, &worker.Subscription{}
+	if err := f.admit(x, r.Agent); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.Workspace, err = s.Policy.OwnWorkspace(who); err != nil {
+		return nil, err
+	}
+	r.Once = service.Once(who, "bus:"+x.ID, string(x.Caller.Node), x.Name.String(), string(x.Body))
+	r.Notice = func(text string) { f.Log.Info("a call of another node", "capability", x.Name.String(), "notice", text) }
+	leave := s.Bus.Serve(r.Once, x) // before it makes calls of its own
+	drive, err := f.Pool.Start(context.WithoutCancel(ctx), who, r)
+	if err != nil {
+		leave()
+		r.Subscription.Close()
+		return nil, err
+	}
+	first := x.Caller.Lineage[0]
+	f.Log.Info("a call of another node", "capability", x.Name.String(), "run", drive.ID(), "user", who.User, "id", x.ID,
+		"from_node", first.Node, "from_agent", first.Agent, "from_run", first.Run)
+	return &served{front: f, who: who, x: x, run: drive.ID(), sub: r.Subscription, leave: leave}, nil
+}
+
+// admit returns an error if the call is deeper than the agent's limits.max_depth, counted over all nodes on its way.
+func (f *front) admit(x *bus.Exchange, name string) error {
+	c := f.Service()
+	def, err := c.Env.Config.Agent(name, c.Env.Resolver())
+	if err == nil && len(x.Caller.Lineage) > def.Limits.MaxDepth {
+		err = toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"depth_exceeded: this is %d calls deep, and limits.max_depth is %d", len(x.Caller.Lineage), def.Limits.MaxDepth)
+	}
+	return err
+}
+
+// follow calls each for the frames of the run, until the run has ended, or each returns an error. If the caller
+// cancels, so is the run.
+func (v *served) follow(ctx context.Context, each func(journal.Frame) error) error {
+	defer v.sub.Close()
+	asked := ""
+	err := v.Pool.Follow(ctx, v.who, worker.Follow{Run: string(v.run), Subscription: v.sub, After: v.after},
+		func(frame journal.Frame) error {
+			p, ok := frame.Data.(*journal.Paused)
+			if ok && p.Pending.ApprovalID != "" && p.Pending.ApprovalID != asked {
+				asked = p.Pending.ApprovalID
+				c := confirmation{asked, v.run, p.Pending.Kind, p.Pending.Question}
+				return v.send(ctx, journal.KindConfirmationRequired, c)
+			}
+			return each(frame)
+		})
+	if err != nil && ctx.Err() != nil {
+		return v.left(ctx)
+	}
+	return err
+}
+
+// confirmation is the data of the frame confirmation_required.
+type confirmation struct {
+	Approval string         `json:"approval_id"`
+	Run      toolcrib.RunID `json:"run_id"`
+	Kind     string         `json:"kind"`
+	Question string         `json:"question,omitempty"`
+}
+
+// stopTime bounds the end of the run of a call that was canceled.
+const stopTime = 5 * time.Second
+
+// left decides what becomes of the run of a call that is over. A run whose caller was lost, or whose call will be made
+// again, continues.
+func (v *served) left(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	switch code := toolcrib.CodeOf(cause); {
+	case code == toolcrib.CodePartition, code == toolcrib.CodeOverloaded:
+		return cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		run, err := v.Service().FindRun(context.WithoutCancel(ctx), v.who, string(v.run))
+		if err != nil || run.Status.Parked() || run.Status.Ended() {
+			return cause
+		}
+	}
+	v.cancel(ctx)
+	return cause
+}
+
+// cancel ends the run.
+func (v *served) cancel(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer stop()
+	if _, err := v.Pool.Cancel(ctx, v.who, string(v.run)); err != nil && toolcrib.CodeOf(err) != toolcrib.CodeConflict {
+		v.Log.Warn("the run of a canceled call was not ended", "run", v.run, "error", err)
+	}
+}
+
+func (v *served) send(ctx context.Context, event toolcrib.Kind, data any) error {
+	raw, err := json.Marshal(data)
+	if err == nil {
+		err = v.x.Send(ctx, bus.Frame{Event: string(event), Data: raw})
+	}
+	return err
+}
+
+// tool serves calls of a tool.
+func (f *front) tool(name string) nodes.Serve {
+	return func(ctx context.Context, who toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
+		arguments, err := argumentsOf(x.Body)
+		if err != nil {
+			return nil, err
+		}
+		v, err := f.begin(ctx, who, x, service.StartRequest{Given: f.Service().Policy.GivenCall(name, arguments)})
+		if err != nil {
+			return nil, err
+		}
+		defer v.leave()
+		if err := v.follow(ctx, func(journal.Frame) error { return nil }); err != nil {
+			return nil, err
+		}
+		run, err := f.Service().Run(ctx, who, string(v.run))
+		if err != nil {
+			return nil, err
+		}
+		if len(run.Trace) == 0 || run.Trace[0].Status == "" {
+			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "run %s has no result (%s)", run.ID, run.StopReason)
+		}
+		t := &run.Trace[0]
+		content := bare(t.Result)
+		if code := codeOf(t.Status, t.IsError, t.Reason); code != "" {
+			return nil, toolcrib.Errorf(code, "%s", content)
+		}
+		if strings.HasPrefix(content, "{") || strings.HasPrefix(content, "[") {
+			if raw, err := guard.Canonical([]byte(content)); err == nil {
+				return raw, nil
+			}
+		}
+		return json.Marshal(content)
+	}
+}
+
+// bare returns a result without the marks that it has for a model.
+func bare(content string) string {
+	if inside, ok := guard.Unfence(content); ok {
+		return guard.WithoutCanary(inside)
+	}
+	return content
+}
+
+// codeOf returns the code of a result that is an error, or "".
+func codeOf(status toolcrib.ResultStatus, isError bool, reason toolcrib.Reason) toolcrib.Code {
+	switch {
+	case status == toolcrib.ResultOK && !isError:
+		return ""
+	case reason == toolcrib.ReasonInvalidArguments:
+		return toolcrib.CodeBadRequest
+	case status == toolcrib.ResultRefused:
+		return toolcrib.CodeForbidden
+	case status == toolcrib.ResultTimeout:
+		return toolcrib.CodeTimeout
+	case status == toolcrib.ResultCancelled:
+		return toolcrib.CodeConflict
+	case status == toolcrib.ResultInDoubt:
+		return toolcrib.CodePartition
+	}
+	return toolcrib.CodeInternal
+}
+
+// envelope is the body of a call.
+type envelope struct {
+	Params map[string]json.RawMessage `json:"params"`
+	Input  json.RawMessage            `json:"input"`
+}
+
+// argumentsOf returns the arguments of a tool for the body of a call: its input, and its params beside that.
+func argumentsOf(body json.RawMessage) (json.RawMessage, error) {
+	var e envelope
+	arguments := map[string]json.RawMessage{}
+	err := json.Unmarshal(body, &e)
+	if err == nil && len(e.Input) > 0 && string(e.Input) != "null" {
+		err = json.Unmarshal(e.Input, &arguments)
+	}
+	if err != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the input of the call must be an object, and its params too")
+	}
+	for name, value := range e.Params {
+		if _, twice := arguments[name]; twice {
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "%+q is in the params and in the input", guard.Clip(name, 64))
+		}
+		arguments[name] = value
+	}
+	return json.Marshal(arguments)
+}
+
+// task is the input of an agent.
+type task struct {
+	Input struct {
+		Task string `json:"task"`
+	} `json:"input"`
+}
+
+// answered is the result of an agent.
+type answered struct {
+	Content    string              `json:"content"`
+	Run        toolcrib.RunID      `json:"run_id"`
+	Status     toolcrib.Status     `json:"status"`
+	StopReason toolcrib.StopReason `json:"stop_reason"`
+	Truncated  bool                `json:"truncated"`
+	Usage      toolcrib.Usage      `json:"usage"`
+}
+
+// agent serves tasks for an agent.
+func (f *front) agent(name string) nodes.Serve {
+	return func(ctx context.Context, who toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
+		var in task
+		if err := json.Unmarshal(x.Body, &in); err != nil || strings.TrimSpace(in.Input.Task) == "" {
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the input of the call must be {task}, a text")
+		}
+		v, err := f.begin(ctx, who, x, service.StartRequest{Agent: name, Prompt: in.Input.Task})
+		if err != nil {
+			return nil, err
+		}
+		defer v.leave()
+		var out *answered
+		err = v.follow(ctx, func(frame journal.Frame) error {
+			switch d := frame.Data.(type) {
+			case journal.TextView:
+				if frame.Event == journal.FrameToken {
+					return v.send(ctx, journal.FrameToken, d)
+				}
+			case *journal.Paused:
+				return waits(d)
+			case journal.DoneView:
+				out = &answered{d.Content, d.RunID, d.Status, d.StopReason, d.Truncated, d.Usage}
+			case journal.ErrorView:
+				return failed(&d)
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case out == nil:
+			return nil, toolcrib.Errorf(toolcrib.CodeInternal, "run %s has no outcome", v.run)
+		case out.Status == toolcrib.StatusCancelled:
+			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s was cancelled", v.run)
+		}
+		return json.Marshal(out)
+	}
+}
+
+// waits returns the error of a run that waits for its provider.
+func waits(p *journal.Paused) error {
+	if p.Pending.Kind != journal.PendingProvider {
+		return nil
+	}
+	why := "the model is not available"
+	if e := p.Pending.Error; e != nil {
+		why = string(e.Class) + ": the model is not available"
+	}
+	return toolcrib.Errorf(toolcrib.CodeProviderFailed, "%s", why)
+}
+
+// failed returns the error of a run that has failed.
+func failed(e *journal.ErrorView) error {
+	code := toolcrib.CodeInternal
+	switch e.StopReason {
+	case toolcrib.StopProviderFailed, toolcrib.StopContextLength:
+		code = toolcrib.CodeProviderFailed
+	case toolcrib.StopPolicyDenied, toolcrib.StopApprovalDenied:
+		code = toolcrib.CodeForbidden
+	}
+	message := string(e.StopReason)
+	if e.Class != "" {
+		message += ": " + string(e.Class)
+	}
+	return toolcrib.Errorf(code, "%s (run %s)", message, e.RunID)
+}

@@ -1,0 +1,399 @@
+// Package capset keeps the tools of a data folder that call capabilities of the bus: those that are there now. It
+// makes their calls, as whom a run acts for.
+package capset
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access/standing"
+	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/internal/config"
+	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/nodes"
+	"github.com/toolcrib/toolcrib/tool/bound"
+)
+
+// Set is the tools of a data folder under a configuration. It is safe for use by several goroutines.
+type Set struct {
+	env   *env.Env
+	nodes *nodes.Nodes
+	*state
+}
+
+// state is shared under all configurations of a data folder.
+type state struct {
+	renew func() // gives the gates in use the tools of now
+
+	dialing sync.Mutex // one at a time
+
+	mu      sync.Mutex
+	current *Set            // whose configuration is in effect
+	dialed  *nodes.Instance // of a process that is not a server; nil before it is needed
+	closed  bool
+	made    map[string]made          // tools, by their names
+	serving map[string]*bus.Exchange // calls that are served, by their runs or the keys of these
+	watches sync.WaitGroup
+	stop    chan struct{}
+}
+
+// made is a tool, and what it was made of. A gate recognizes a tool that has not changed.
+type made struct {
+	of   []byte
+	tool toolcrib.Tool
+}
+
+// New returns the tools of a data folder. renew is called when they have changed.
+func New(e *env.Env, n *nodes.Nodes, renew func()) *Set {
+	s := &Set{e, n, &state{
+		renew: renew, made: map[string]made{}, serving: map[string]*bus.Exchange{}, stop: make(chan struct{}),
+	}}
+	s.current = s
+	return s
+}
+
+// Under returns the tools under another configuration, which [Set.Reload] puts into effect.
+func (s *Set) Under(e *env.Env, n *nodes.Nodes) *Set { return &Set{e, n, s.state} }
+
+// Renew gives the gates in use the tools of now, as is done soon after each change.
+func (s *Set) Renew() { s.renew() }
+
+// Reload puts the configuration into effect.
+func (s *Set) Reload() {
+	s.mu.Lock()
+	s.current = s
+	s.mu.Unlock()
+	s.renew()
+}
+
+// Close ends the calls of a process that is not a server.
+func (s *Set) Close() {
+	s.mu.Lock()
+	dialed := s.dialed
+	if !s.closed {
+		close(s.stop)
+	}
+	s.closed, s.dialed = true, nil
+	s.mu.Unlock()
+	s.watches.Wait()
+	if dialed != nil {
+		dialed.Close()
+	}
+}
+
+// instance returns the node of this process, or nil.
+func (s *Set) instance() *nodes.Instance {
+	if i := s.nodes.Server(); i != nil {
+		return i
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dialed
+}
+
+// findTime bounds how long a process that is not a server waits for what other nodes offer.
+const findTime = 700 * time.Millisecond
+
+// Need connects a process that is not a server to the bus of the configuration, unless it is, and waits until it has
+// heard what other nodes offer. Without bus.url it does nothing.
+func (s *Set) Need(ctx context.Context) error {
+	if s.env.Driver == env.DriverServer || s.env.Config.Bus.URL.IsEmpty() || s.instance() != nil {
+		return nil
+	}
+	s.dialing.Lock()
+	defer s.dialing.Unlock()
+	if s.instance() != nil {
+		return nil
+	}
+	i, err := s.nodes.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	for {
+		changed := i.Changed()
+		peers := i.Peers()
+		silent := func(p bus.Peer) bool { return p.Capabilities == 0 }
+		if len(peers) > 0 && !slices.ContainsFunc(peers, silent) {
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		i.Close()
+		return errClosed
+	}
+	s.dialed = i
+	s.mu.Unlock()
+	s.Watch(i)
+	return nil
+}
+
+var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
+
+// Watch has the gates in use follow what an instance knows, until [Set.Close].
+func (s *Set) Watch(i *nodes.Instance) {
+	s.renew()
+	s.watches.Go(func() {
+		was := s.names(i)
+		for {
+			changed := i.Changed()
+			if now := s.names(i); !slices.Equal(now, was) {
+				was = now
+				s.renew()
+			}
+			select {
+			case <-changed:
+			case <-s.stop:
+				return
+			}
+		}
+	})
+}
+
+// names returns the tools that there are, with where their capabilities are.
+func (s *Set) names(i *nodes.Instance) (names []string) {
+	known := i.Known()
+	all, _ := s.options()
+	for _, o := range all {
+		if source, ok := o.Source(known); ok {
+			names = append(names, o.Name+" "+source)
+		}
+	}
+	return names
+}
+
+// options returns the tools of the configuration in effect. Those of tools.bound replace predefined ones.
+func (s *Set) options() ([]bound.Options, error) {
+	s.mu.Lock()
+	c := s.current.env.Config
+	s.mu.Unlock()
+	all := bound.Predefined(c.Tools.DefaultSet)
+	for _, name := range c.BoundNames() {
+		b := c.Tools.Bound[name]
+		capability, err := bus.ParseName(b.Capability)
+		if err != nil {
+			return all, c.ErrorAt(config.JoinKey("tools.bound", name)+".capability", err.Error())
+		}
+		o := bound.Options{
+			Name: name, Description: cmp.Or(b.Description, "Call "+b.Capability+"."), Capability: capability,
+			Parameters: json.RawMessage(b.Parameters), Effect: toolcrib.Effect(b.Effect), Enabled: true,
+			Trusted: !b.Untrusted,
+		}
+		if b.Timeout != nil {
+			o.Timeout = b.Timeout.Std()
+		}
+		if len(b.Params) > 0 {
+			if err := json.Unmarshal([]byte(b.Params), &o.Params); err != nil {
+				return all, err
+			}
+		}
+		all = slices.DeleteFunc(all, func(p bound.Options) bool { return p.Name == name })
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// Tools returns the tools whose capabilities can be called now.
+func (s *Set) Tools() []toolcrib.Tool {
+	i := s.instance()
+	if i == nil {
+		return nil
+	}
+	known := i.Known()
+	all, err := s.options()
+	if err != nil {
+		s.env.Once(s.env.Notice)(err.Error())
+	}
+	var tools []toolcrib.Tool
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range all {
+		source, ok := o.Source(known)
+		if !ok {
+			continue
+		}
+		of, err := json.Marshal([]any{o, source})
+		was := s.made[o.Name]
+		if err == nil && !bytes.Equal(was.of, of) {
+			was.of = of
+			was.tool, err = bound.New(s, o, source)
+		}
+		if err != nil {
+			s.env.Once(s.env.Notice)("tools.bound." + o.Name + ": " + err.Error())
+			continue
+		}
+		s.made[o.Name] = was
+		tools = append(tools, was.tool)
+	}
+	return tools
+}
+
+// ToolOf returns the tool that makes calls of a capability, and the arguments with which it sends the body of a call.
+// The error has the code not_found or bad_request.
+func (s *Set) ToolOf(
+	name bus.Name, params, input map[string]json.RawMessage,
+) (tool string, arguments json.RawMessage, err error) {
+	all, err := s.options()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, o := range all {
+		if !o.Capability.Serves(name) {
+			continue
+		}
+		tool = o.Name
+		if raw, ok := o.Arguments(params, input); ok {
+			return tool, raw, nil
+		}
+	}
+	if tool != "" {
+		return "", nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the tool %s, for %s, does not send such a body", tool, name)
+	}
+	return "", nil, toolcrib.Errorf(toolcrib.CodeNotFound, "no tool calls %s; define one in tools.bound", name)
+}
+
+// Serve records a call that a run serves, until the function that it returns is called. What the run does on the bus is
+// done for that call. of is the ID of the run, or its key (Once of its request) before it has begun.
+func (s *Set) Serve(of string, x *bus.Exchange) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serving[of] = x
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.serving[of] == x {
+			delete(s.serving, of)
+		}
+	}
+}
+
+// served returns the call that a run serves, itself or through the runs above it, nil if it serves none; and the run at
+// the top.
+func (s *Set) served(ctx context.Context, run toolcrib.RunID) (*bus.Exchange, toolcrib.RunID, error) {
+	if run == "" {
+		return nil, "", nil
+	}
+	rec, err := s.env.Store.Run(ctx, run)
+	if err == nil {
+		rec, err = s.env.Top(ctx, rec)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	s.mu.Lock()
+	x := s.serving[string(rec.ID)]
+	if x == nil && rec.Once != "" {
+		x = s.serving[rec.Once]
+	}
+	s.mu.Unlock()
+	if x == nil && standing.Node(rec.User) {
+		return nil, "", toolcrib.Errorf(toolcrib.CodeUnauthorized,
+			"the call of %s that this run serves is over, so the run can call no other node for it", rec.User)
+	}
+	return x, rec.ID, nil
+}
+
+// open starts a call for a run.
+func (s *Set) open(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus.Exchange, error) {
+	if err := s.Need(ctx); err != nil {
+		return nil, err
+	}
+	i := s.instance()
+	if i == nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "there are no other nodes: bus.url is not set")
+	}
+	x, top, err := s.served(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	r.From.Run = string(run)
+	if r.Via = x; x != nil {
+		r.From.User, r.From.Trust = "", "" // the way has whom it acts for
+	} else if run != "" {
+		r.Trace = traceOf(top, run, r.From.Call)
+	}
+	return i.Open(ctx, r)
+}
+
+// Open starts a call of this node itself for a run, such as one of a model.
+func (s *Set) Open(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus.Exchange, error) {
+	return s.open(ctx, run, r)
+}
+
+// traceOf returns the traceparent of a call. All calls of a run tree are one trace, which is that of telemetry.
+func traceOf(top, run toolcrib.RunID, call string) string {
+	of, one := sha256.Sum256([]byte("trace\x00"+top)), sha256.Sum256([]byte("span\x00"+string(run)+"\x00call\x00"+call))
+	return "00-" + hex.EncodeToString(of[:16]) + "-" + hex.EncodeToString(one[:8]) + "-01"
+}
+
+// Known implements [bound.Node].
+func (s *Set) Known() []bus.Known {
+	if i := s.instance(); i != nil {
+		return i.Known()
+	}
+	return nil
+}
+
+// maxFrames bounds the frames of a call that become its result, in bytes.
+const maxFrames = 1 << 20
+
+// Call implements [bound.Node]. If the capability has no result, that is {frames}, the data of its frames.
+func (s *Set) Call(ctx context.Context, call *toolcrib.Call, r bus.Request) (json.RawMessage, error) {
+	who := &call.Principal
+	r.From = bus.Hop{User: who.User, Trust: who.Trust, Call: call.ID}
+	if standing.Local(who.User) || who.Admin { // who could call as the node itself
+		r.From.Trust = toolcrib.TrustAnchor
+	}
+	if until, ok := ctx.Deadline(); ok { // the other node ends first, and says what it waits for
+		r.Timeout = min(bus.MaxTimeout, max(time.Until(until)*9/10, time.Millisecond))
+	}
+	x, err := s.open(ctx, call.Run, r)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Cancel()
+	var frames []json.RawMessage
+	waits, size := "", 0
+	for {
+		f, err := x.Recv(ctx)
+		switch {
+		case err == nil && f.Event == "confirmation_required":
+			waits = " (it waits for an approval at the other node)"
+			if call.Progress != nil {
+				call.Progress("waits for an approval at the other node", -1)
+			}
+		case err == nil && size+len(f.Data) <= maxFrames:
+			frames, size = append(frames, f.Data), size+len(f.Data)
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			result, err := x.Result(ctx)
+			if err == nil && string(result) == "null" && len(frames) > 0 {
+				return json.Marshal(map[string]any{"frames": frames})
+			}
+			return result, err
+		case toolcrib.CodeOf(err) == toolcrib.CodeTimeout:
+			return nil, toolcrib.Errorf(toolcrib.CodeTimeout, "%s%s", err, waits)
+		default:
+			return nil, err
+		}
+	}
+}
