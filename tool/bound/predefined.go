@@ -52,7 +52,8 @@ func Predefined(enabled []string) []Options {
 				`"audio_cid"`),
 		},
 		{
-			Name: "market_post", Capability: one("market.post"), Effect: write, Description: "Publish a post on the marketplace.",
+			Name: "market_post", Capability: one("market.post"), Effect: write,
+			Description: "Publish a post on the marketplace.",
 			Parameters: object(`"client_id":{"type":"string","description":"ID by which a repeated post is recognized"},`+
 				`"category":{"type":"string"},"title":{"type":"string"},"body":{"type":"string"},`+
 				`"tags":{"type":"array","items":{"type":"string"}},"ttl_seconds":{"type":"integer","minimum":1}`,
