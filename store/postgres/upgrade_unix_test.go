@@ -13,10 +13,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/postgres"
 	"github.com/toolcrib/toolcrib/store/sqlstore"
+	"github.com/toolcrib/toolcrib/toolcribtest/journaltest"
 	"github.com/toolcrib/toolcrib/toolcribtest/storetest"
 )
 
@@ -101,6 +104,58 @@ func TestUpgrade_Killed(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := old.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A payload that is damaged, before or after the step that indexes it, prevents neither the step nor that content is
+// removed, and is reported.
+func TestUpgrade_Damaged(t *testing.T) {
+	name, keys := empty(t), filepath.Join(t.TempDir(), "keys")
+	address := server.URL(name).String()
+	migrate := func(steps sqlstore.Steps) {
+		t.Helper()
+		if _, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}.With(steps)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	migrate(sqlstore.Known()[:1])
+	earlier, err := postgres.Open(t.Context(), address, postgres.Options{Keys: keys}.With(sqlstore.Known()[:1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []toolcrib.RunID{"run_a", "run_b"} {
+		err = errors.Join(err, earlier.Append(t.Context(), run, 0, journaltest.Events(
+			&journal.RunStarted{Agent: toolcrib.Agent{Name: "default", Model: "small"}, Principal: toolcrib.Principal{User: "ann"}},
+			&journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "bob"},
+			&journal.Done{Status: toolcrib.StatusCompleted, StopReason: toolcrib.StopCompleted, Content: "ready"})...))
+	}
+	if err = errors.Join(err, earlier.Close()); err != nil {
+		t.Fatal(err)
+	}
+	damage := func(run string) {
+		t.Helper()
+		admin(t, name, `UPDATE toolcrib.events SET payload = replace(payload, '{"approval_id":', '["approval_id":')
+			WHERE kind = 'confirmation_resolved' AND key >> 32 = (SELECT num FROM toolcrib.runs WHERE id = '`+run+`')`)
+	}
+	damage("run_a")
+	migrate(sqlstore.Known())
+	damage("run_b")
+	s := openAt(t, address, postgres.Options{Keys: keys})
+	for run, contentOnly := range map[toolcrib.RunID]bool{"run_a": true, "run_b": false} {
+		var broken *store.ChainError
+		if _, err := s.Verify(t.Context(), run); !errors.As(err, &broken) || broken.Seq != 2 {
+			t.Errorf("verified %s: %v", run, err)
+		}
+		if _, err := s.Audit(t.Context(), store.AuditFilter{User: "eve"}); err != nil {
+			t.Error(err)
+		}
+		result, err := s.Prune(t.Context(), store.PruneOptions{Runs: []toolcrib.RunID{run}, ContentOnly: contentOnly, By: "ann"})
+		if err != nil || len(result.Runs) != 1 {
+			t.Errorf("%s: %+v, %v", run, result, err)
+		}
+	}
+	if _, err := s.VerifyAll(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,15 +1,19 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/internal/waittest"
+	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 	"github.com/toolcrib/toolcrib/store/sqlstore"
@@ -144,6 +148,57 @@ func TestUpgrade_Copied(t *testing.T) {
 			_, err := to.VerifyAll(t.Context())
 			if err = errors.Join(err, to.Close()); err != nil {
 				t.Error(err)
+			}
+		}
+	}
+}
+
+// decided stores a run whose approval bob has decided, by a program with these steps. Its database is closed.
+func decided(t *testing.T, steps sqlstore.Steps) (path string) {
+	path = filepath.Join(t.TempDir(), "toolcrib.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{}.With(steps))
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, "run_a", 0, started("ann", "default", "", ""),
+		&journal.ConfirmationResolved{ApprovalID: "apr_1", Decision: journal.DecisionApprove, By: "bob"}, completed)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A payload that is damaged, before or after the step that indexes it, prevents neither that the database is opened nor
+// that content is removed, and is reported.
+func TestUpgrade_Damaged(t *testing.T) {
+	for version, steps := range map[string]sqlstore.Steps{"before": sqlstore.Known()[:1], "after": sqlstore.Known()} {
+		for from, to := range map[string]string{
+			`{"approval_id":`: `["approval_id":`, `"by":"bob"`: `"by":"eve"`, `"decision":`: `"decision",`,
+		} {
+			for _, contentOnly := range []bool{true, false} {
+				t.Run(fmt.Sprint(version, to, contentOnly), func(t *testing.T) {
+					path := decided(t, steps)
+					file, err := os.ReadFile(path)
+					if err != nil || bytes.Count(file, []byte(from)) != 1 {
+						t.Fatalf("no such event, error %v", err)
+					}
+					if err := os.WriteFile(path, bytes.Replace(file, []byte(from), []byte(to), 1), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					s := openAt(t, path, sqlite.Options{})
+					var broken *store.ChainError
+					if _, err := s.Verify(t.Context(), "run_a"); !errors.As(err, &broken) || broken.Seq != 2 {
+						t.Errorf("verified: %v", err)
+					}
+					if _, err := s.Audit(t.Context(), store.AuditFilter{User: "eve"}); err != nil {
+						t.Error(err)
+					}
+					result := prune(t, s, store.PruneOptions{Runs: []toolcrib.RunID{"run_a"}, ContentOnly: contentOnly})
+					if len(result.Runs) != 1 {
+						t.Errorf("%+v", result)
+					}
+					verifyAll(t, s)
+				})
 			}
 		}
 	}

@@ -201,7 +201,8 @@ func (q *auditQuery) sources() []auditSource {
 	return []auditSource{own, { // what the user did in runs of others
 		from: "events e INDEXED BY events_by CROSS JOIN runs r ON r.num = e.key >> 32",
 		where: actedKinds + among(acted) +
-			" AND substr(e.payload ->> 'by', 1, 200) = substr(?, 1, 200) AND r.user <> ? AND r.actor <> ?",
+			" AND substr(CASE WHEN json_valid(e.payload) THEN e.payload ->> 'by' END, 1, 200) = substr(?, 1, 200)" +
+			" AND r.user <> ? AND r.actor <> ?",
 		args: append(acted, user, user, user),
 	}}
 }

@@ -39,13 +39,16 @@ var sites = Step{
 		ALTER TABLE toolcrib.leases ADD COLUMN about text COLLATE "C" NOT NULL DEFAULT ''`,
 }
 
-// acts is step 26: indexes with which the audit log finds what a user did.
+// acts is step 26: indexes with which the audit log finds what a user did. A damaged payload has no user: an error here
+// would prevent that the database is opened, and that the payload is removed.
 var acts = Step{
 	Oldest: 24,
-	SQLite: `CREATE INDEX events_by ON events (substr(payload ->> 'by', 1, 200), time, key)
+	SQLite: `CREATE INDEX events_by ON events
+			(substr(CASE WHEN json_valid(payload) THEN payload ->> 'by' END, 1, 200), time, key)
 			WHERE kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
 		CREATE INDEX runs_actor ON runs (actor, num) WHERE actor <> '';`,
-	PostgreSQL: `CREATE INDEX events_by ON toolcrib.events (substr(payload OPERATOR(toolcrib.->>) '{by}', 1, 200), time, key)
+	PostgreSQL: `CREATE INDEX events_by ON toolcrib.events (substr(CASE WHEN toolcrib.json_valid(payload)
+				THEN payload OPERATOR(toolcrib.->>) '{by}' END, 1, 200), time, key)
 			WHERE kind = 'confirmation_resolved' OR kind = 'granted' OR kind = 'stopping';
 		CREATE INDEX runs_actor ON toolcrib.runs (actor, num) WHERE actor <> ''`,
 }
