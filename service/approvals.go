@@ -23,6 +23,7 @@ import (
 type Approval struct {
 	api.Approval
 	record store.RunRecord
+	judged bool // the verdicts about its calls were read
 }
 
 // RunStatus returns the status of its run.
@@ -47,12 +48,12 @@ func (s *Service) pendingOf(ctx context.Context, who toolcrib.Principal, rec sto
 	}
 	for events := toolcrib.Seq(8); ; events *= 8 {
 		after := max(rec.LastSeq, events) - events
-		all, judged, err := s.approvalsIn(ctx, who, rec, after, rec.LastSeq)
+		all, err := s.approvalsIn(ctx, who, rec, after, rec.LastSeq)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range all {
-			if v.ID == rec.Pending.ApprovalID && (judged || after == 0) {
+			if v.ID == rec.Pending.ApprovalID && (v.judged || after == 0) {
 				return v, nil
 			}
 		}
@@ -66,20 +67,18 @@ func (s *Service) pendingOf(ctx context.Context, who toolcrib.Principal, rec sto
 func (s *Service) approvalsOf(
 	ctx context.Context, who toolcrib.Principal, rec store.RunRecord,
 ) ([]*Approval, error) {
-	all, _, err := s.approvalsIn(ctx, who, rec, 0, math.MaxInt64)
-	return all, err
+	return s.approvalsIn(ctx, who, rec, 0, math.MaxInt64)
 }
 
-// approvalsIn is approvalsOf for the events after one and up to another. judged reports whether they have the verdicts
-// about all calls of the last approval.
+// approvalsIn is approvalsOf for the events after one and up to another.
 func (s *Service) approvalsIn(
 	ctx context.Context, who toolcrib.Principal, rec store.RunRecord, after, until toolcrib.Seq,
-) (all []*Approval, judged bool, err error) {
+) (all []*Approval, err error) {
 	var last time.Time
 	verdicts := map[string]journal.Verdict{}
 	for e, err := range s.Env.ReadRun(ctx, who, rec.ID, after) {
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if e.Seq > until {
 			break
@@ -87,15 +86,14 @@ func (s *Service) approvalsIn(
 		last = e.Time
 		switch b := e.Body.(type) {
 		case *journal.ConfirmationRequired:
-			v := &Approval{record: rec, Approval: api.Approval{
+			v := &Approval{record: rec, judged: true, Approval: api.Approval{
 				ID: b.ApprovalID, Run: rec.ID, Parent: rec.Parent, Status: api.ApprovalDecided, Kind: b.Kind, Digest: b.Digest,
 				Agent: rec.Agent, User: rec.User, Reason: b.Reason, Question: b.Question, Schema: b.Schema, CreatedAt: e.Time,
 				Calls: []api.ApprovalCall{}, Decisions: []api.ApprovalWord{}, LetPass: []string{}, Workspace: rec.Workspace,
 			}}
-			judged = true
 			for _, c := range b.Calls {
 				why, ok := verdicts[c.ID]
-				judged = judged && ok
+				v.judged = v.judged && ok
 				if !env.ReadsConfig(who) {
 					why.Position = ""
 				}
@@ -118,7 +116,7 @@ func (s *Service) approvalsIn(
 		}
 	}
 	s.conclude(all, &rec, last)
-	return all, judged, nil
+	return all, nil
 }
 
 // conclude sets the status of the approvals of a run, whose last event was at this time.
@@ -263,11 +261,11 @@ func (s *Service) Waiting(ctx context.Context, who toolcrib.Principal) ([]string
 	return ids, nil
 }
 
-// decidedBack is how many events before a decision are read for what was asked.
+// decidedBack is how many events before a decision are read for what was asked, at first.
 const decidedBack = 64
 
-// Decided returns the approvals that were decided last, of at most runs runs. Those of a run are near its last
-// decision.
+// Decided returns the approvals that were decided last, of at most runs runs, without those that still wait. Those of a
+// run are near its last decision.
 func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int) ([]*Approval, error) {
 	f := store.AuditFilter{
 		Kinds: []toolcrib.Kind{store.AuditApprovalDecided, store.AuditLimitsRaised}, Limit: store.MaxLimit,
@@ -280,9 +278,12 @@ func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int)
 		return nil, err
 	}
 	var all []*Approval
-	seen := map[toolcrib.RunID]bool{}
+	found, seen := 0, map[toolcrib.RunID]bool{}
 	for _, e := range page.Entries {
-		if len(seen) == runs || seen[e.Run] {
+		if found == runs {
+			break
+		}
+		if seen[e.Run] {
 			continue
 		}
 		seen[e.Run] = true
@@ -293,18 +294,33 @@ func (s *Service) Decided(ctx context.Context, who toolcrib.Principal, runs int)
 		if err != nil {
 			return nil, err
 		}
-		// runs show reports a journal that cannot be read
-		views, _, _ := s.approvalsIn(ctx, who, rec, max(e.Seq, decidedBack)-decidedBack, e.Seq)
-		for _, v := range views {
-			if len(v.Decisions) > 0 {
-				all = append(all, v)
-			}
+		if views := s.decidedUntil(ctx, who, rec, e.Seq); len(views) > 0 {
+			all = append(all, views...)
+			found++
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *Approval) int {
 		return b.Decisions[len(b.Decisions)-1].At.Compare(a.Decisions[len(a.Decisions)-1].At)
 	})
 	return all, nil
+}
+
+// decidedUntil returns the approvals of a run that were decided shortly before an event, or the last one. Those whose
+// verdicts are further back are left out.
+func (s *Service) decidedUntil(
+	ctx context.Context, who toolcrib.Principal, rec store.RunRecord, until toolcrib.Seq,
+) []*Approval {
+	for events := toolcrib.Seq(decidedBack); ; events *= 8 {
+		after := max(until, events) - events
+		all, err := s.approvalsIn(ctx, who, rec, after, until)
+		all = slices.DeleteFunc(all, func(v *Approval) bool {
+			waits := v.Status == api.ApprovalPending || v.Status == api.ApprovalExpired
+			return waits || len(v.Decisions) == 0 || !v.judged && after > 0
+		})
+		if len(all) > 0 || after == 0 || err != nil { // runs show reports a journal that cannot be read
+			return all
+		}
+	}
 }
 
 // decidedLooked is the number of the newest runs in which an approval is looked for that is no longer pending.

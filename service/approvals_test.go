@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,12 @@ import (
 // waits stores a run of n rounds that waits for the approval of two calls. more events come before the question, after
 // what was judged.
 func waits(t testing.TB, s store.Store, i, n, more int) (approval string) {
+	t.Helper()
+	return waitsFor(t, s, i, n, more, 2)
+}
+
+// waitsFor is waits for the approval of a number of calls.
+func waitsFor(t testing.TB, s store.Store, i, n, more, calls int) (approval string) {
 	t.Helper()
 	approval = fmt.Sprintf("apr_%026d", i)
 	bodies := []toolcrib.Body{&journal.RunStarted{
@@ -35,7 +42,7 @@ func waits(t testing.TB, s store.Store, i, n, more int) (approval string) {
 	}
 	var judged []journal.Verdict
 	ask := journal.ConfirmationRequired{ApprovalID: approval, Digest: "d", Kind: journal.ApprovalCall, Iteration: n + 1}
-	for k := range 2 {
+	for k := range calls {
 		c := call(n+k, "write_file")
 		bodies = append(bodies, &journal.ToolCall{Iteration: n + 1, ToolCall: c})
 		judged = append(judged, journal.Verdict{CallID: c.ID, Tool: c.Name, Decision: toolcrib.Ask, Rule: fmt.Sprint("rule", k)})
@@ -89,6 +96,54 @@ func TestApprovals_EndOfJournal(t *testing.T) {
 		if err != nil || v.Status != api.ApprovalPending || len(v.Open()) != 1 || len(v.Decisions) != 1 || v.Calls[0].Rule != "rule0" {
 			t.Errorf("%d events between, one decided: %+v, %v", more, v, err)
 		}
+	}
+}
+
+// What was decided is found however far back its question is, with the rules that asked. An approval that still waits is
+// left out, and uses up no place.
+func TestDecided_FarBack(t *testing.T) {
+	s := open(t)
+	var want []string
+	for i, c := range []struct{ calls, more, decided int }{
+		{70, 0, 70}, {2, 600, 2}, {2, 61, 2}, {2, 62, 2}, {2, 63, 2}, {2, 64, 2}, {2, 0, 1}, {70, 0, 69},
+	} {
+		id := waitsFor(t, s.Env.Store, i, 1, c.more, c.calls)
+		if c.decided == c.calls {
+			want = append(want, id)
+		}
+		run := toolcrib.RunID(fmt.Sprintf("run_%026d", i))
+		rec, err := s.Env.Store.Run(t.Context(), run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := make([]toolcrib.Event, c.decided)
+		for k := range events {
+			events[k] = toolcrib.Event{Time: time.Unix(1_800_001_000+int64(i), 0), Body: &journal.ConfirmationResolved{
+				ApprovalID: id, By: "bob", Open: k < c.calls-1, Calls: map[string]journal.CallDecision{
+					rec.Pending.Calls[k].ID: {Decision: journal.DecisionApprove},
+				},
+			}}
+		}
+		if err := s.Env.Store.Append(t.Context(), run, rec.LastSeq, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Reverse(want)
+	all, err := s.Decided(t.Context(), root, len(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range all {
+		got = append(got, v.ID)
+		for k, c := range v.Calls {
+			if c.Rule != fmt.Sprint("rule", k) || c.Decision != journal.DecisionApprove {
+				t.Errorf("%s: call %d: rule %q, %q", v.ID, k, c.Rule, c.Decision)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("decided:\n%q, want\n%q", got, want)
 	}
 }
 
