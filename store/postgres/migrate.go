@@ -37,8 +37,8 @@ const migrateLock = 0x74637262
 // migrateWait is how long a change of the schema waits for those who read, less than servers wait for its end.
 const migrateWait = 5 * time.Second
 
-// Migrate creates the schema in the database at an address, or makes the changes that it lacks, in one
-// transaction, and gives the rights. The role of the address must be allowed to create schemas. A schema
+// Migrate creates the schema in the database at an address, or makes the changes that it lacks, each in a
+// transaction of its own, and gives the rights. The role of the address must be allowed to create schemas. A schema
 // that excludes this version of toolcrib is store.ErrOlder or store.ErrNewer. It returns the address
 // without user and password.
 func Migrate(ctx context.Context, address string, o MigrateOptions) (path string, err error) {
@@ -69,18 +69,18 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 	if err := checkServer(ctx, c, path); err != nil {
 		return path, mapped(path, err)
 	}
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1), "+durable, migrateLock); err != nil {
-			return err
-		}
-		if err := create(ctx, tx, path, o); err != nil {
-			return err
-		}
-		if role == config.ConnConfig.User {
-			return nil
-		}
-		return grant(ctx, tx, role)
-	})
+	for more := true; more && err == nil; { // servers continue between two steps
+		err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1), "+durable, migrateLock)
+			if err == nil {
+				more, err = create(ctx, tx, path, o)
+			}
+			if err != nil || role == config.ConnConfig.User {
+				return err
+			}
+			return grant(ctx, tx, role)
+		})
+	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "42501" {
 		err = fmt.Errorf("role %s may not do this, give the address of the owner: toolcrib migrate --database: %w",
@@ -89,8 +89,9 @@ func Migrate(ctx context.Context, address string, o MigrateOptions) (path string
 	return path, mapped(path, err)
 }
 
-// create creates the schema and seals it, or makes the changes that it lacks.
-func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error {
+// create creates the schema and seals it, or makes the first change that it lacks. more reports whether it may lack
+// others.
+func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) (more bool, err error) {
 	found, err := findSchema(ctx, tx.Conn(), path, o.steps)
 	lacks := errors.Is(err, store.ErrUnmigrated)
 	if lacks {
@@ -100,28 +101,32 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 		err = toolcrib.Errorf(toolcrib.CodeConflict, "%s has the tables of toolcrib already; nothing was copied", path)
 	}
 	if err != nil || found && !lacks {
-		return err
+		return false, err
 	}
 	keys, err := keysFor(o, found)
 	if err != nil {
-		return err
+		return false, err
 	}
 	sealing := &conn{Conn: tx.Conn(), texts: new(texts)}
 	exec := func(text string) error {
 		_, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll()
 		return err
 	}
+	steps := o.steps
 	if found { // no server writes meanwhile
 		err = exec(fmt.Sprintf("SET LOCAL lock_timeout = %d; UPDATE toolcrib.state SET content = content + 1", migrateWait.Milliseconds()))
 	} else if err = exec("CREATE SCHEMA toolcrib;\n" + schema); err == nil {
 		err = sqlstore.SealSchema(ctx, sealing, keys, sqlstore.Baseline, sqlstore.Baseline)
 	}
+	if err == nil && found {
+		steps, err = steps.Next(ctx, sealing)
+	}
 	if err == nil {
-		err = o.steps.Apply(ctx, sealing, keys, func(step sqlstore.Step) error { return exec(step.PostgreSQL) })
+		err = steps.Apply(ctx, sealing, keys, func(step sqlstore.Step) error { return exec(step.PostgreSQL) })
 	}
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case !found && o.From == nil:
 		err = sqlstore.Create(ctx, sealing, keys)
 	case !found:
@@ -135,7 +140,7 @@ func create(ctx context.Context, tx pgx.Tx, path string, o MigrateOptions) error
 	if err == nil {
 		_, err = sealing.Exec(ctx, "SELECT 1") // sends what waits
 	}
-	return err
+	return found, err
 }
 
 // copied makes the numbers of rows continue after those that were copied.

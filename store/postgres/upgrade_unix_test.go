@@ -159,3 +159,27 @@ func TestUpgrade_Damaged(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Each step is kept once it is made, also if a later one fails: servers do not wait for all of them.
+func TestUpgrade_Steps(t *testing.T) {
+	name, address, keys := migrated(t)
+	s := openAt(t, address, postgres.Options{Keys: keys})
+	known := sqlstore.Known()
+	bad := storetest.NextStep(sqlstore.Baseline)
+	bad.PostgreSQL = "DROP TABLE toolcrib.missing"
+	steps := append(known, storetest.NextStep(sqlstore.Baseline), bad)
+	_, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}.With(steps))
+	if err == nil {
+		t.Error("a step was made that fails")
+	}
+	admin(t, name, "SELECT note FROM toolcrib.runs")
+	if err := s.Append(t.Context(), "run_a", 0, numbered(0, true)...); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.VerifyAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := postgres.Migrate(t.Context(), address, postgres.MigrateOptions{Keys: keys}.With(steps[:len(known)+1])); err != nil {
+		t.Error(err)
+	}
+}

@@ -129,6 +129,12 @@ func (s Steps) Apply(ctx context.Context, c Execer, keys *store.Keys, exec func(
 	return SealSchema(ctx, c, keys, s.version(), found.oldest)
 }
 
+// Next returns the steps up to the first that a schema lacks.
+func (s Steps) Next(ctx context.Context, r Reader) (Steps, error) {
+	found, err := readSchema(ctx, r)
+	return s[:min(len(s), max(0, found.version-Baseline+1))], err
+}
+
 // checkSchema compares the definitions of a database with their seal.
 func checkSchema(ctx context.Context, c Conn, keys *store.Keys) error {
 	found, err := readSchema(ctx, c)
