@@ -310,7 +310,7 @@ func (d *Drivers) watched(do func()) {
 		answered := make(chan struct{})
 		defer close(answered)
 		d.renewer.Go(func() {
-			for again := cancelEvery; ; {
+			for again := d.early(); ; {
 				select {
 				case <-answered:
 					return
@@ -351,8 +351,11 @@ func (d *Drivers) lasts(run toolcrib.RunID) time.Duration {
 	if strings.HasPrefix(string(run), env.ServerLease) {
 		return max(d.env.Lease, serverLease)
 	}
-	return d.env.Lease - min(cancelEvery, d.env.Lease/20)
+	return d.env.Lease - d.early()
 }
+
+// early returns how long before its end a lease counts as lost, which is also when it is looked at for the first time.
+func (d *Drivers) early() time.Duration { return min(cancelEvery, d.env.Lease/20) }
 
 // pauses returns when requests are to be looked for, and when the leases are to be renewed.
 func (d *Drivers) pauses() (look, renew time.Duration) {
