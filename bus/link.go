@@ -57,6 +57,17 @@ func (k kind) limit() int {
 	return maxErrorBytes
 }
 
+// limit returns the most bytes of a content that the other end may send now.
+func (l *link) limit(k kind) int {
+	switch {
+	case k == kindBody:
+		return l.body
+	case l.serving && (k != kindFrame || !l.begun):
+		return 4 // of an acknowledgement
+	}
+	return k.limit()
+}
+
 // message is a message of an exchange after the first.
 type message struct {
 	number  uint32
@@ -78,6 +89,10 @@ type link struct {
 	counted uint32             // counted messages that were received
 	used    uint32             // of these, used by this end
 	told    uint32             // the last acknowledgement
+
+	serving bool // this end serves: the caller sends the body and frames only
+	begun   bool // it may send frames
+	body    int  // bytes of the rest of the body, which it may send
 
 	partial []byte // content of the parts that were received
 	of      kind   // its kind
@@ -128,6 +143,10 @@ func (l *link) receive(now time.Time, m message) (whole []message, err error) {
 		return nil, nil
 	}
 	if ahead > 0 {
+		k := m.kind &^ more
+		if len(m.payload) > l.limit(k) || k == kindBody && len(l.early) > 1+l.body/partBytes {
+			return nil, errBroken
+		}
 		if l.early == nil {
 			l.early = map[uint32]message{}
 		}
@@ -169,7 +188,7 @@ func (l *link) take(m message) (whole message, complete bool, err error) {
 		}
 		l.acked = acked
 		return whole, false, nil
-	case k == 0 || k > kindMost, len(l.partial)+len(m.payload) > k.limit(),
+	case k == 0 || k > kindMost, len(l.partial)+len(m.payload) > l.limit(k),
 		l.of != 0 && l.of != k && k != kindDone && k != kindError:
 		return whole, false, errBroken
 	case !k.counted():

@@ -60,7 +60,8 @@ type Node struct {
 	kept      map[keptID]*keptCall
 	keptBytes int
 	peers     map[Address]*peer
-	routes    *routes // nil if offers or peers have changed
+	fetching  map[Key]bool // nodes whose list is being fetched
+	routes    *routes      // nil if offers or peers have changed
 	changed   chan struct{}
 	health    map[place]*health
 	sticky    map[string]binding
@@ -92,7 +93,7 @@ func New(o Options) (*Node, error) {
 		o: o, self: Address{o.Keys.Public(), rand.Text()}, cards: make(chan []byte, maxCards),
 		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
-		sticky: map[string]binding{},
+		sticky: map[string]binding{}, fetching: map[Key]bool{},
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
@@ -228,7 +229,7 @@ func (n *Node) watch() {
 			_ = n.o.Transport.Broadcast(n.card(ask, false)) // it is sent again
 			announced, ask, hurry = now, false, false
 		}
-		n.refresh(now)
+		n.refresh()
 		select {
 		case <-every.C:
 		case <-n.hurry:

@@ -46,12 +46,11 @@ const (
 // peer is an instance of a node.
 type peer struct {
 	card
-	heard    time.Time
-	skewed   bool           // its clock differs by more than clockSkew
-	trust    toolcrib.Trust // at its last card
-	list     *list          // nil if it is not known
-	asked    time.Time      // when the list was last asked for
-	fetching bool
+	heard  time.Time
+	skewed bool           // its clock differs by more than clockSkew
+	trust  toolcrib.Trust // at its last card
+	list   *list          // nil if it is not known
+	asked  time.Time      // when the list was last asked for
 }
 
 // list are the capabilities of a node that this one may call.
@@ -210,25 +209,16 @@ func (n *Node) expire(now time.Time) {
 func (n *Node) wanted(p *peer) {
 	now := time.Now()
 	stale := p.list == nil || p.list.of != p.Hash || now.Sub(p.list.at) >= listLasts
-	busy := 0
-	for _, other := range n.peers {
-		if other.fetching {
-			busy++
-			if other.Node == p.Node {
-				return
-			}
-		}
-	}
 	if !stale || rank(p.trust) == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil ||
-		busy >= maxFetches || n.closed {
+		n.fetching[p.Node] || len(n.fetching) >= maxFetches || n.closed {
 		return
 	}
-	p.asked, p.fetching = now, true
+	p.asked, n.fetching[p.Node] = now, true
 	n.running.Go(func() { n.fetch(p) })
 }
 
 // refresh has the lists fetched that are missing or old.
-func (n *Node) refresh(time.Time) {
+func (n *Node) refresh() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, p := range n.peers {
@@ -246,7 +236,7 @@ func (n *Node) fetch(p *peer) {
 	got, err := n.fetchList(ctx, at, old)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p.fetching = false
+	delete(n.fetching, p.Node)
 	if err != nil {
 		if n.ctx.Err() == nil {
 			n.o.Log.Warn("the capabilities of a node cannot be listed", "node", at.Node, "name", p.Name, "error", err)

@@ -30,7 +30,7 @@ func (n *Node) opened(raw []byte) {
 	x := &Exchange{node: n, id: id, serving: true, in: in, out: out, started: now}
 	x.pumping = true            // until the caller is known
 	_, _ = rand.Read(x.salt[:]) // does not fail
-	x.link.heard = now
+	x.link.heard, x.link.serving = now, true
 	if !n.add(x) {
 		return
 	}
@@ -130,7 +130,7 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	}
 	alive.Stop()
 	x.mu.Lock()
-	x.executed = true
+	x.executed, x.link.begun = true, true
 	x.mu.Unlock()
 	if !first {
 		x.accept()
@@ -250,7 +250,7 @@ func (n *Node) bodyOf(ctx context.Context, x *Exchange, in *incoming) ([]byte, e
 		ctx, cancel := context.WithTimeout(ctx, bodyWait)
 		defer cancel()
 		x.mu.Lock()
-		x.first = kindReady
+		x.first, x.link.body = kindReady, missing
 		x.put(kindReady, nil)
 		x.mu.Unlock()
 		x.flush()

@@ -1,0 +1,161 @@
+package bus
+
+import (
+	"context"
+	"crypto/cipher"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
+)
+
+// target is a node that other keys send messages to, without a node of their own. It trusts the key of seed 1 only.
+type target struct {
+	*Node
+	ahead time.Duration // of its clock
+	mu    sync.Mutex
+	sent  map[exchangeID][][]byte
+	last  uint64
+}
+
+func (g *target) Send(_ Address, message []byte, _ func()) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id := exchangeID(message[2:18])
+	g.sent[id] = append(g.sent[id], message)
+	return nil
+}
+
+func (g *target) Broadcast([]byte) error                        { return nil }
+func (g *target) Receive(Address, func([]byte)) (func(), error) { return func() {}, nil }
+func (g *target) MaxBytes() int                                 { return 1 << 20 }
+func (g *target) now() time.Time                                { return time.Now().Add(g.ahead) }
+func newTarget(t *testing.T) *target {
+	t.Helper()
+	member := testKeys(t, 1).Public()
+	g := &target{sent: map[exchangeID][][]byte{}}
+	var err error
+	g.Node, err = New(Options{
+		Keys: testKeys(t, 9), Transport: g, Now: g.now,
+		Trust: func(_ context.Context, k Key) (toolcrib.Trust, error) {
+			if k == member {
+				return toolcrib.TrustMember, nil
+			}
+			return "", nil
+		},
+		Token: func(context.Context, string, Key) (*access.Claims, error) {
+			return nil, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "unknown token")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// sealed is a call that a key has made.
+type sealedCall struct {
+	id      exchangeID
+	raw     []byte
+	in, out cipher.AEAD
+}
+
+func (g *target) seal(t *testing.T, k *Keys, c *call) sealedCall {
+	t.Helper()
+	g.last++
+	s := sealedCall{}
+	binary.BigEndian.PutUint64(s.id[:], g.last)
+	var err error
+	s.raw, s.in, s.out, err = k.seal(c, Address{k.Public(), "here"}, g.self, g.o.Keys.agreement, s.id, g.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// result returns the code of the error that answers a call, "ok", or "" without an answer.
+func (g *target) result(s sealedCall) toolcrib.Code {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, raw := range g.sent[s.id] {
+		if _, m, ok := openData(s.in, raw); ok && m.kind == kindError {
+			return DecodeError(m.payload).Code
+		} else if ok && m.kind == kindDone {
+			return ResultOK
+		}
+	}
+	return ""
+}
+
+// call makes a call, and returns its result.
+func (g *target) call(t *testing.T, k *Keys, c *call) toolcrib.Code {
+	t.Helper()
+	s := g.seal(t, k, c)
+	g.receive(s.raw)
+	synctest.Wait()
+	return g.result(s)
+}
+
+// Nothing of a body is held before the node is ready for it, and no more than was reserved.
+func TestBodyIsBounded(t *testing.T) {
+	for _, ready := range []bool{false, true} {
+		for _, k := range []kind{kindBody, kindFrame, kindDone} {
+			for from := range uint32(2) { // in order, and after a message that is missing
+				t.Run(fmt.Sprint(ready, k, from), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						g := newTarget(t)
+						c := newTestCall()
+						c.name, c.body = offersName, make([]byte, 3*partBytes)
+						if !ready {
+							c.body = c.body[:1]
+						}
+						s := g.seal(t, testKeys(t, 1), c)
+						g.receive(s.raw)
+						if ready {
+							synctest.Wait()
+						}
+						g.Node.mu.Lock()
+						x := g.exchanges[s.id]
+						g.Node.mu.Unlock()
+						if x == nil {
+							t.Fatal("the call is not served")
+						}
+						for i := range uint32(reorder - 1) {
+							m := message{number: from + i, kind: k | more, payload: make([]byte, partBytes)}
+							g.receive(sealData(s.out, s.id, salt{1}, m))
+						}
+						x.mu.Lock()
+						defer x.mu.Unlock()
+						held := len(x.link.partial)
+						for _, m := range x.link.early {
+							held += len(m.payload)
+						}
+						if held > 4*partBytes || !ready && held > 0 {
+							t.Errorf("%d bytes are held", held)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// The lists of peers are looked after in little time, though thousands are unknown.
+func TestManyUnknownPeers(t *testing.T) {
+	n := &Node{peers: map[Address]*peer{}, fetching: map[Key]bool{}}
+	for i := range maxPeers {
+		at := Address{Key(fmt.Sprint(i)), "x"}
+		n.peers[at] = &peer{card: card{Node: at.Node, Instance: at.Instance}}
+	}
+	began := time.Now()
+	n.refresh()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
