@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/cipher"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -111,7 +112,7 @@ func TestBodyIsBounded(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						g := newTarget(t)
 						c := newTestCall()
-						c.name, c.body = offersName, make([]byte, 3*partBytes)
+						c.name, c.body = listName, make([]byte, 3*partBytes)
 						if !ready {
 							c.body = c.body[:1]
 						}
@@ -158,4 +159,129 @@ func TestManyUnknownPeers(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
+}
+
+// Nodes without trust hold a share of the places for calls, whatever their number; others are served meanwhile.
+func TestServedShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		hold := Descriptor{Name: Name{"node.hold", 1, 0}, MaxConcurrent: mostConcurrent}
+		if err := g.OfferOwn(hold, func(ctx context.Context, _ *Exchange) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c := newTestCall()
+		c.name, c.timeout = hold.Name, time.Second
+		overloaded := 0
+		for i := range maxServed {
+			k := testKeys(t, byte(20+i%100))
+			s := g.seal(t, k, c)
+			g.receive(s.raw)
+			if i%100 == 0 {
+				synctest.Wait()
+				if g.result(s) == toolcrib.CodeOverloaded {
+					overloaded++
+				}
+			}
+		}
+		synctest.Wait()
+		c.name = listName
+		if got := g.call(t, testKeys(t, 1), c); got != ResultOK {
+			t.Errorf("a member: %q", got)
+		}
+		if overloaded == 0 {
+			t.Error("no call was refused")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		g.Node.mu.Lock()
+		defer g.Node.mu.Unlock()
+		if g.served != 0 || len(g.servedBy) != 0 {
+			t.Errorf("%d calls are served, %v", g.served, g.servedBy)
+		}
+	})
+}
+
+// What every node may call takes a body of one part, and leaves nothing behind.
+func TestOpenOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		c := newTestCall()
+		c.name, c.body, c.keep = offersName, json.RawMessage(`{}`), true
+		if got := g.call(t, testKeys(t, 5), c); got != ResultOK {
+			t.Fatalf("%q", got)
+		}
+		c.body = make([]byte, partBytes+1)
+		if got := g.call(t, testKeys(t, 5), c); got != toolcrib.CodeTooLarge {
+			t.Errorf("a large body: %q", got)
+		}
+		c = newTestCall()
+		c.name, c.token = listName, "nonsense"
+		if got := g.call(t, testKeys(t, 5), c); got != toolcrib.CodeTokenInvalid {
+			t.Errorf("a token that is none: %q", got)
+		}
+		g.Node.mu.Lock()
+		defer g.Node.mu.Unlock()
+		if len(g.kept) != 0 || len(g.replays.now.ids) != 0 {
+			t.Errorf("%d calls and %d exchanges are kept", len(g.kept), len(g.replays.now.ids))
+		}
+	})
+}
+
+// A node that has its share of what is remembered is told so, and others are served.
+func TestRememberedShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		c := newTestCall()
+		c.name, c.keep = listName, true
+		member := testKeys(t, 1)
+		g.call(t, member, c)
+		for _, tt := range []struct {
+			table shares
+			all   int
+			want  toolcrib.Code
+		}{{g.keptBy, maxKept, toolcrib.CodeCapacityExceeded}, {g.replays.now.by, maxReplays, toolcrib.CodeOverloaded}} {
+			before := tt.table[member.Public()]
+			tt.table[member.Public()] = tt.all / 2
+			c.id += "2"
+			if got := g.call(t, member, c); got != tt.want {
+				t.Errorf("%q, want %s", got, tt.want)
+			}
+			tt.table[member.Public()], tt.table[""] = before, tt.all/8
+			if got := g.call(t, member, c); got != ResultOK {
+				t.Errorf("%q though others have all of their share", got)
+			}
+		}
+	})
+}
+
+// A call that is sent again after the clock was set back is not executed again.
+func TestReplay_ClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		ran := 0
+		if err := g.Offer(Descriptor{Name: Name{"test.x", 1, 0}}, func(context.Context, *Exchange) (json.RawMessage, error) {
+			ran++
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s := g.seal(t, testKeys(t, 1), newTestCall())
+		for range 2 {
+			g.receive(s.raw)
+			synctest.Wait()
+			time.Sleep(3 * replayLasts)
+			g.ahead -= 3 * replayLasts
+			synctest.Wait()
+		}
+		if ran != 1 {
+			t.Errorf("the call was executed %d times", ran)
+		}
+		g.ahead = 0
+		if got := g.call(t, testKeys(t, 1), newTestCall()); got != ResultOK || ran != 2 {
+			t.Errorf("with the right clock: %q", got)
+		}
+	})
 }

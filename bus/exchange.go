@@ -82,6 +82,8 @@ type Exchange struct {
 	salt             salt            // of the messages that this end sends
 	other            *Exchange       // within this node
 	hops             []signedHop     // of the serving end
+	holder           Key             // of the shares of the serving end: its caller, or "" for a node without trust
+	shared           bool            // it is counted in served; with the lock of the node
 	stream, response json.RawMessage // schemas
 	started          time.Time
 	patience         time.Duration // how long the serving end waits for its result to be received

@@ -53,11 +53,13 @@ type Node struct {
 	closed    bool
 	exchanges map[exchangeID]*Exchange // with other nodes
 	served    int                      // of these, those that this node serves
-	reserved  int                      // bytes of bodies that are being received
+	servedBy  shares
+	reserved  int // bytes of bodies that are being received
 	offers    map[Name]*offer
 	listed    *listed // what other nodes may know of the offers; nil if they have changed
 	replays   replays
 	kept      map[keptID]*keptCall
+	keptBy    shares
 	keptBytes int
 	peers     map[Address]*peer
 	fetching  map[Key]bool // nodes whose list is being fetched
@@ -71,6 +73,7 @@ type Node struct {
 // Bounds of a node.
 const (
 	maxServed   = 4096      // calls of other nodes at a time
+	maxRefused  = 512       // more, that are being refused
 	maxReserved = 256 << 20 // bytes of bodies that are being received
 	maxOffers   = 10_000
 	maxCards    = 1024 // that wait
@@ -93,7 +96,7 @@ func New(o Options) (*Node, error) {
 		o: o, self: Address{o.Keys.Public(), rand.Text()}, cards: make(chan []byte, maxCards),
 		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
-		sticky: map[string]binding{}, fetching: map[Key]bool{},
+		sticky: map[string]binding{}, fetching: map[Key]bool{}, servedBy: shares{}, keptBy: shares{},
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
@@ -191,7 +194,7 @@ func (n *Node) receive(raw []byte) {
 func (n *Node) add(x *Exchange) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.exchanges[x.id] != nil || x.serving && n.served >= maxServed {
+	if n.closed || n.exchanges[x.id] != nil || x.serving && n.served >= maxServed+maxRefused {
 		return false
 	}
 	n.exchanges[x.id] = x
@@ -209,6 +212,9 @@ func (n *Node) forget(x *Exchange) {
 		delete(n.exchanges, x.id)
 		if x.serving {
 			n.served--
+			if x.shared {
+				n.servedBy.give(x.holder)
+			}
 		}
 	}
 }

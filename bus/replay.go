@@ -21,29 +21,86 @@ const (
 
 // replays are the exchanges of envelopes that could still be accepted.
 type replays struct {
-	now, before map[exchangeID]struct{}
+	now, before generation
 	since       time.Time
+	forgotten   int64 // the latest expiry of those that were forgotten
+}
+
+type generation struct {
+	ids     map[exchangeID]struct{}
+	by      shares
+	expires int64 // the latest, in milliseconds since 1970
 }
 
 func (r *replays) turn(now time.Time) {
 	if now.Sub(r.since) >= replayLasts {
-		r.now, r.before, r.since = map[exchangeID]struct{}{}, r.now, now
+		r.forgotten = max(r.forgotten, r.before.expires)
+		r.now, r.before, r.since = generation{ids: map[exchangeID]struct{}{}, by: shares{}}, r.now, now
 	}
 }
 
-// unseen remembers an exchange, and reports whether it was not received before. If too many are remembered, it reports
-// false.
-func (n *Node) unseen(id exchangeID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.replays.turn(time.Now())
-	_, one := n.replays.now[id]
-	_, two := n.replays.before[id]
-	if one || two || len(n.replays.now) >= maxReplays {
+// shares counts the places that each node has in a table. All nodes without trust have one share together, as "".
+type shares map[Key]int
+
+// take reports false if a node has its share of all places: a half, or an eighth without trust.
+func (s shares) take(node Key, all int) bool {
+	most := all / 2
+	if node == "" {
+		most = all / 8
+	}
+	if s[node] >= most {
 		return false
 	}
-	n.replays.now[id] = struct{}{}
+	s[node]++
 	return true
+}
+
+func (s shares) give(node Key) {
+	if s[node]--; s[node] <= 0 {
+		delete(s, node)
+	}
+}
+
+// remember remembers a call. It returns an error if it was received before or expires too early, by a clock that was
+// set back, or if too many are remembered.
+func (n *Node) remember(x *Exchange, expires int64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := &n.replays
+	r.turn(time.Now())
+	_, one := r.now.ids[x.id]
+	_, two := r.before.ids[x.id]
+	switch {
+	case one || two:
+		return errReplay
+	case expires <= r.forgotten:
+		return toolcrib.Errorf(toolcrib.CodeExpired, "the call may have been received before the clock of this node was set back")
+	case len(r.now.ids) >= maxReplays || !r.now.by.take(x.holder, maxReplays):
+		return tooMany()
+	}
+	r.now.ids[x.id] = struct{}{}
+	r.now.expires = max(r.now.expires, expires)
+	return nil
+}
+
+// share counts a call of another node that is served. It returns an error if there are too many.
+func (n *Node) share(x *Exchange) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.exchanges[x.id] != x { // it has ended, or is within this node
+		return nil
+	}
+	x.shared = n.served <= maxServed && n.servedBy.take(x.holder, maxServed)
+	if !x.shared {
+		return tooMany()
+	}
+	return nil
+}
+
+func tooMany() error {
+	return &toolcrib.Error{
+		Code: toolcrib.CodeOverloaded, Message: "the node has too many calls; try again", RetryAfter: retrySoon,
+	}
 }
 
 // keptID identifies a call that its caller may make again.
@@ -55,6 +112,7 @@ type keptID struct {
 // keptCall is such a call.
 type keptCall struct {
 	capability Name
+	holder     Key
 	user       string
 	hash       string        // of the body
 	done       chan struct{} // closed at its end
@@ -64,13 +122,13 @@ type keptCall struct {
 }
 
 // enter takes a place at an offer. If the call was made before, it returns that call and false.
-func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error) {
+func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := in.last()
 	id := keptID{h.Node, h.ID}
 	var hash string
-	keep := in.Keep && !o.Joins
+	keep := in.Keep && !o.Joins && !o.open()
 	if keep {
 		hash = cmp.Or(in.Hash, hashOf(in.body)) // a call within the node has no hash
 		if k := n.kept[id]; k != nil {
@@ -89,10 +147,10 @@ func (n *Node) enter(o *offer, in *incoming) (k *keptCall, first bool, err error
 	switch {
 	case o.inFlight >= o.MaxConcurrent:
 		return nil, false, full(o.Name.String()+" has as many calls in flight as it serves at a time; try again", o.typical)
-	case keep && len(n.kept) >= maxKept:
+	case keep && (len(n.kept) >= maxKept || !n.keptBy.take(x.holder, maxKept)):
 		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
 	case keep:
-		k = &keptCall{capability: o.Name, user: h.User, hash: hash, done: make(chan struct{})}
+		k = &keptCall{capability: o.Name, holder: x.holder, user: h.User, hash: hash, done: make(chan struct{})}
 		n.kept[id] = k
 	}
 	o.inFlight++
@@ -125,6 +183,7 @@ func (n *Node) expireKept(now time.Time) {
 	for id, k := range n.kept {
 		if !k.until.IsZero() && !now.Before(k.until) {
 			n.keptBytes -= len(k.result)
+			n.keptBy.give(k.holder)
 			delete(n.kept, id)
 		}
 	}

@@ -108,6 +108,9 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err := n.admit(checks, x, in, o); err != nil {
 		return nil, err
 	}
+	if o.open() && in.Bytes > len(in.body) {
+		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the body of a call to %s has at most %d bytes", o.Name, partBytes)
+	}
 	body, err := n.bodyOf(checks, x, in)
 	if err != nil {
 		return nil, err
@@ -121,7 +124,7 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err := n.valid(o.Request, x.Body, "the body", o.Name); err != nil {
 		return nil, mismatch(err, &o.Descriptor)
 	}
-	k, first, err := n.enter(o, in)
+	k, first, err := n.enter(o, x, in)
 	if err == nil && first {
 		err = n.counted(checks, x, o, k)
 	}
@@ -182,8 +185,11 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 	if in.Token == "" && !o.open() && !o.permits(least(c.Trust, own), self) {
 		return refused() // nothing of it is remembered
 	}
-	if x.other == nil && !n.unseen(x.id) {
-		return errReplay
+	if rank(own) > 0 {
+		x.holder = c.Node
+	}
+	if err := n.share(x); err != nil {
+		return err
 	}
 	if in.Token != "" {
 		claims, err := n.token(ctx, in.Token, c.Node)
@@ -203,7 +209,10 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 		return refused()
 	}
 	x.Caller = c
-	return nil
+	if x.other != nil || o.open() { // such a call may be repeated
+		return nil
+	}
+	return n.remember(x, in.last().Expires)
 }
 
 // open reports whether every node may call the offer.
