@@ -285,3 +285,21 @@ func TestReplay_ClockSetBack(t *testing.T) {
 		}
 	})
 }
+
+// A node serves the values of its params only, also when it is called directly.
+func TestParamsAreServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		d := Descriptor{Name: Name{"test.x", 1, 0}, Params: map[string][]any{"corpus": {"notes"}}}
+		if err := g.Offer(d, func(context.Context, *Exchange) (json.RawMessage, error) { return nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+		for corpus, want := range map[string]toolcrib.Code{"notes": ResultOK, "private": toolcrib.CodeNotFound} {
+			c := newTestCall()
+			c.body = json.RawMessage(`{"params":{"corpus":"` + corpus + `"}}`)
+			if got := g.call(t, testKeys(t, 1), c); got != want {
+				t.Errorf("%s: %q, want %q", corpus, got, want)
+			}
+		}
+	})
+}

@@ -184,6 +184,13 @@ func (x *Exchange) begun() {
 	x.flush()
 }
 
+// isHeard reports whether the other end has sent a message.
+func (x *Exchange) isHeard() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.link.heard.IsZero()
+}
+
 func (x *Exchange) hasEnded() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,11 +216,18 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 		n.forget(x)
 		return nil
 	}
-	unheard := func() {
+	id, at := x.id, x.peer
+	unheard := func() { // it does not hold x, which may end long before
+		n.mu.Lock()
+		x := n.exchanges[id]
+		n.mu.Unlock()
+		if x == nil || x.isHeard() {
+			return
+		}
 		x.end(nil, &toolcrib.Error{
 			Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody,
 		})
-		n.gone(x.peer)
+		n.gone(at)
 	}
 	if err := n.o.Transport.Send(x.peer, raw, unheard); errors.Is(err, ErrNobody) {
 		unheard()
@@ -237,10 +251,7 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 func (n *Node) gone(at Address) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.peers[at] != nil {
-		delete(n.peers, at)
-		n.rerouted()
-	}
+	n.drop(at)
 }
 
 // depart counts a call to a place.

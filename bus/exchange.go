@@ -410,8 +410,12 @@ func (x *Exchange) receive(m message) {
 	x.mu.Unlock()
 	x.flush()
 	switch {
-	case err == nil && over:
+	case err == nil && over && x.other != nil:
 		x.arrived(result)
+	case err == nil && over: // it takes long, and others wait for the transport
+		if !x.node.goes(func() { x.arrived(result) }) {
+			x.end(nil, errCanceled)
+		}
 	case over:
 		x.end(nil, err)
 	case err != nil:

@@ -41,6 +41,7 @@ const (
 	maxPeers     = 10_000
 	maxKnown     = 100_000 // capabilities of all peers
 	maxPeerName  = 64
+	maxListBytes = 32 << 20 // of the descriptions of a node
 )
 
 // peer is an instance of a node.
@@ -134,10 +135,7 @@ func (n *Node) met(c card) {
 	case p != nil && c.Time <= p.Time: // sent again by somebody
 		return
 	case c.Gone: // if an older card is sent again, nobody receives the question for the list
-		if p != nil {
-			delete(n.peers, at)
-			n.rerouted()
-		}
+		n.drop(at)
 		return
 	case p == nil:
 		n.makeRoom()
@@ -147,13 +145,24 @@ func (n *Node) met(c card) {
 	case c.Ask:
 		n.announce()
 	}
-	routable := func() bool { return rank(p.trust) > 0 && !p.skewed }
-	before := routable()
+	before := p.routable()
 	p.card, p.heard, p.trust, p.skewed = c, time.Now(), trust, skew > clockSkew
-	if routable() != before {
+	if p.list != nil && p.routable() != before {
 		n.rerouted()
 	}
 	n.wanted(p)
+}
+
+// routable reports whether calls may go to a peer, once its list is known.
+func (p *peer) routable() bool { return rank(p.trust) > 0 && !p.skewed }
+
+// drop removes a peer, if there is one. It needs the lock.
+func (n *Node) drop(at Address) {
+	p := n.peers[at]
+	delete(n.peers, at)
+	if p != nil && p.list != nil && p.routable() {
+		n.rerouted()
+	}
 }
 
 // makeRoom removes a peer if there are too many: the unknown one that was not heard of for longest, or if all are
@@ -172,8 +181,7 @@ func (n *Node) makeRoom() {
 			worst, found = at, p
 		}
 	}
-	delete(n.peers, worst)
-	n.rerouted()
+	n.drop(worst)
 }
 
 // trustIn returns the trust in a node. A node trusts itself.
@@ -196,8 +204,7 @@ func (n *Node) expire(now time.Time) {
 	defer n.mu.Unlock()
 	for at, p := range n.peers {
 		if now.Sub(p.heard) > fresh {
-			delete(n.peers, at)
-			n.rerouted()
+			n.drop(at)
 		}
 	}
 	n.replays.turn(now)
@@ -292,6 +299,7 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 	}
 	defer x.Cancel()
 	l := &list{node: at.Node, at: time.Now()}
+	size := 0
 	for {
 		f, err := x.Recv(ctx)
 		if errors.Is(err, io.EOF) {
@@ -301,12 +309,20 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 			return nil, err
 		}
 		var page struct {
-			Offers []Descriptor `json:"offers"`
+			Offers []json.RawMessage `json:"offers"`
 		}
 		if err := json.Unmarshal(f.Data, &page); err != nil {
 			return nil, err
 		}
-		for _, d := range page.Offers {
+		for _, raw := range page.Offers {
+			if size += len(raw); len(raw) > maxDescriptorBytes || size > maxListBytes {
+				return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "its descriptions have more than %d bytes, or one has more than %d",
+					maxListBytes, maxDescriptorBytes)
+			}
+			var d Descriptor
+			if err := json.Unmarshal(raw, &d); err != nil {
+				return nil, err
+			}
 			if err := d.bounds(); err != nil {
 				return nil, err
 			}

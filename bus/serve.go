@@ -118,6 +118,12 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if x.Body, err = readBody(body); err != nil {
 		return nil, err
 	}
+	var params struct {
+		Params map[string]any `json:"params"`
+	}
+	if len(o.Params) > 0 && (json.Unmarshal(x.Body, &params) != nil || !compatible(o.Params, params.Params)) {
+		return nil, toolcrib.Errorf(toolcrib.CodeNotFound, "this node does not offer %s with these params", o.Name)
+	}
 	if err := covered(x.Caller.Claims, o.Name, x.Caller.Lineage, x.Body); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,7 +37,7 @@ type Nodes struct {
 
 // waiting is called if nobody received a message.
 type waiting struct {
-	number uint64
+	reply  string // the last part of its subject, which nobody can guess
 	nobody func()
 }
 
@@ -99,17 +100,18 @@ func newNodes(conn *nats.Conn, own bool, denied *denied) (*Nodes, error) {
 
 // answered takes the answer of the NATS server to a message that nobody received.
 func (n *Nodes) answered(m *nats.Msg) {
-	number, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+	reply := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	text, _, _ := strings.Cut(reply, "-")
+	number, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || len(m.Data) > 0 || m.Header.Get("Status") != "503" {
 		return
 	}
 	n.mu.Lock()
 	w := &n.wait[number%maxWait]
-	nobody := w.nobody
-	if w.number != number {
-		nobody = nil
+	var nobody func()
+	if w.reply == reply {
+		nobody, w.nobody = w.nobody, nil
 	}
-	w.nobody = nil
 	n.mu.Unlock()
 	if nobody != nil {
 		nobody()
@@ -136,10 +138,11 @@ func (n *Nodes) Send(to bus.Address, message []byte, nobody func()) error {
 		return fmt.Errorf("%w: the bus is not connected", bus.ErrNobody)
 	}
 	number := n.sent.Add(1)
+	reply := strconv.FormatUint(number, 10) + "-" + rand.Text()
 	n.mu.Lock()
-	n.wait[number%maxWait] = waiting{number, nobody}
+	n.wait[number%maxWait] = waiting{reply, nobody}
 	n.mu.Unlock()
-	return n.conn.PublishRequest(subject, n.inbox+"."+strconv.FormatUint(number, 10), message)
+	return n.conn.PublishRequest(subject, n.inbox+"."+reply, message)
 }
 
 // Broadcast implements [bus.Transport].

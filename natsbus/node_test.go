@@ -163,6 +163,54 @@ func TestNodes_Nobody(t *testing.T) {
 	}
 }
 
+// The receiver of a message cannot tell its sender that nobody received another one.
+func TestNodes_ForgedNobody(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	over := dial(t, natsbus.Options{URL: c.URL()})
+	conn, err := nats.Connect(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	sub, err := conn.SubscribeSync("tc.v1.node.AAAA.B")
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	to := bus.Address{Node: "AAAA", Instance: "B"}
+	for range 2 {
+		if err := over.Send(to, []byte("x"), func() { calls.Add(1) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := sub.NextMsg(5 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.LastIndexByte(m.Reply, '.') + 1
+	for _, guess := range []string{"2", "2-", "2" + m.Reply[at+1:]} {
+		forged := nats.NewMsg(m.Reply[:at] + guess)
+		forged.Header.Set("Status", "503")
+		if err := conn.PublishMsg(forged); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// The answer to a message that nobody receives comes after the forged ones.
+	if err := over.Send(bus.Address{Node: "AAAA", Instance: "C"}, []byte("x"), func() { calls.Add(100) }); err != nil {
+		t.Fatal(err)
+	}
+	waittest.Until(t, "the sender knows", func() bool { return calls.Load() >= 100 })
+	if n := calls.Load() - 100; n != 0 {
+		t.Errorf("%d forged answers were believed", n)
+	}
+}
+
 // `nats micro ls` shows the nodes: it sends a ping to all services.
 func TestNodes_AreServices(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
