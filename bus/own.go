@@ -32,7 +32,10 @@ func (n *Node) counted(ctx context.Context, x *Exchange, o *offer, k *keptCall) 
 	if x.Caller.Claims == nil || n.o.Count == nil || o.open() {
 		return nil
 	}
-	err := n.o.Count(ctx, x.Caller.Claims)
+	err := errCanceled
+	if !x.hasEnded() {
+		err = n.o.Count(ctx, x.Caller.Claims)
+	}
 	if err == nil {
 		return nil
 	}

@@ -190,8 +190,8 @@ func (n *Node) expireKept(now time.Time) {
 }
 
 // join waits for the result of a call that was made before.
-func (k *keptCall) join(ctx context.Context, x *Exchange) (json.RawMessage, error) {
-	ctx, stop := context.WithTimeout(ctx, MaxTimeout)
+func (k *keptCall) join(ctx context.Context, x *Exchange, timeout time.Duration) (json.RawMessage, error) {
+	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	x.mu.Lock()
 	x.stop = func(error) { stop() }
@@ -203,7 +203,7 @@ func (k *keptCall) join(ctx context.Context, x *Exchange) (json.RawMessage, erro
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, stopped(ctx, k.capability)
 	}
 	if errors.Is(k.err, errCanceled) {
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and was canceled; use another ID")

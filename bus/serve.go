@@ -55,7 +55,9 @@ var errReplay = errors.New("the call was received before")
 func (n *Node) serve(x *Exchange, in *incoming, err error) {
 	h := in.last()
 	x.ID, x.Name, x.Node, x.hops = h.ID, h.Capability, n.self.Node, in.hops
-	x.Session, x.Trace = in.Session, in.Trace
+	if toolcrib.CodeOf(err) != toolcrib.CodeSignature {
+		x.Session, x.Trace = guard.Clip(in.Session, maxSession), guard.Clip(in.Trace, maxTrace)
+	}
 	x.mu.Lock()
 	x.bytesIn += in.Bytes
 	x.mu.Unlock()
@@ -100,9 +102,13 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	defer alive.Stop()
 	o := n.offered(x.Name)
 	if o == nil {
+		trust, err := n.trustIn(checks, in.last().Node)
+		if err != nil {
+			return nil, err
+		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return nil, n.notOffered(x.Name)
+		return nil, n.notOffered(x.Name, trust)
 	}
 	x.Name, x.stream = o.Name, o.Stream
 	if err := n.admit(checks, x, in, o); err != nil {
@@ -143,17 +149,17 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	x.mu.Unlock()
 	if !first {
 		x.accept()
-		return k.join(n.ctx, x)
+		return k.join(n.ctx, x, o.Timeout)
 	}
 	return n.execute(x, in, o, k)
 }
 
 // notOffered returns the error for a call of a capability that this node does not offer. It needs the lock.
-func (n *Node) notOffered(name Name) error {
+func (n *Node) notOffered(name Name, trust toolcrib.Trust) error {
 	a := &Alternatives{}
 	text := "this node does not offer " + name.String()
 	for _, o := range n.sorted().byName[name.Name] {
-		if o.Trust != TrustSelf && len(a.Capabilities) < maxNotFound {
+		if (o.open() || o.permits(trust, false)) && len(a.Capabilities) < maxNotFound {
 			a.Capabilities = append(a.Capabilities, o.Name.String())
 		}
 	}
