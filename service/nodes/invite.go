@@ -10,10 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -193,55 +190,6 @@ func ReadInvite(code string) (key bus.Key, secret string, err error) {
 	return key, secret, nil
 }
 
-// guesses bounds the wrong secrets that are tried, so that no one has the store read for nothing.
-type guesses struct {
-	all *rate.Limiter
-	mu  *sync.Mutex
-	of  map[bus.Key]*rate.Limiter
-}
-
-// Bounds of wrong secrets: of one node, and of all of them, at once and a minute.
-const (
-	guessesOfNode = 5
-	guessesOfAll  = 300
-	maxGuessers   = 1000
-)
-
-func newGuesses() guesses {
-	return guesses{
-		rate.NewLimiter(rate.Every(time.Minute/guessesOfAll), guessesOfAll), new(sync.Mutex), map[bus.Key]*rate.Limiter{},
-	}
-}
-
-// limiter returns the limit of a node.
-func (g guesses) limiter(key bus.Key) *rate.Limiter {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if l := g.of[key]; l != nil {
-		return l
-	}
-	if len(g.of) >= maxGuessers {
-		clear(g.of)
-	}
-	g.of[key] = rate.NewLimiter(rate.Every(time.Minute/guessesOfNode), guessesOfNode)
-	return g.of[key]
-}
-
-// exhausted returns an error if too many wrong secrets were tried.
-func (g guesses) exhausted(key bus.Key, now time.Time) error {
-	if g.all.TokensAt(now) >= 1 && g.limiter(key).TokensAt(now) >= 1 {
-		return nil
-	}
-	err := toolcrib.Errorf(toolcrib.CodeRateLimited, "too many invites that do not exist were tried; try again in a minute")
-	err.RetryAfter = time.Minute
-	return err
-}
-
-func (g guesses) wrong(key bus.Key, now time.Time) {
-	g.all.AllowN(now, 1)
-	g.limiter(key).AllowN(now, 1)
-}
-
 // JoinName is the capability by which a node uses an invite.
 func JoinName() bus.Name { return bus.Name{Name: "node.join", Major: 1} }
 
@@ -260,9 +208,6 @@ type (
 // redeem registers the node that uses an invite. A node that has used it already gets the same answer again.
 func (n *Nodes) redeem(ctx context.Context, key bus.Key, in joinInput) (out joined, err error) {
 	now := n.people.Now()
-	if err := n.guesses.exhausted(key, now); err != nil {
-		return out, err
-	}
 	file, id := inviteOf(in.Secret)
 	var v Invite
 	again := false
@@ -289,14 +234,10 @@ func (n *Nodes) redeem(ctx context.Context, key bus.Key, in joinInput) (out join
 		v.Used, v.UsedBy = now, key
 		return json.Marshal(v)
 	})
-	if toolcrib.CodeOf(err) == toolcrib.CodeUnauthorized {
-		n.guesses.wrong(key, now)
-	}
 	if err != nil {
 		return out, err
 	}
-	n.changed()
-	r, err := n.entries(ctx)
+	r, err := n.readRegister(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -304,7 +245,7 @@ func (n *Nodes) redeem(ctx context.Context, key bus.Key, in joinInput) (out join
 	switch {
 	case again && known && was.Trust == toolcrib.TrustUnknown:
 		return out, toolcrib.Errorf(toolcrib.CodeRevoked, "this node was removed after it had used the invite")
-	case rank(was.Trust) >= rank(v.Trust): // an invite lowers nothing
+	case again && known, rank(was.Trust) >= rank(v.Trust): // it raises trust once, and lowers nothing
 		return joined{Trust: LevelText(was.Trust), Name: n.Name()}, nil
 	}
 	e := Entry{Key: key, Trust: v.Trust, By: v.By, Invite: id}
@@ -339,9 +280,10 @@ func (n *Nodes) serveJoin(ctx context.Context, x *bus.Exchange) (json.RawMessage
 func joinDescriptor() bus.Descriptor {
 	return bus.Descriptor{
 		Name: JoinName(), Description: "Registers the caller, who has an invite.",
-		Request: json.RawMessage(`{"type": "object", "required": ["input"], "properties": {"input": {
+		Request: fmt.Appendf(nil, `{"type": "object", "required": ["input"], "properties": {"input": {
 			"type": "object", "required": ["secret", "name"], "additionalProperties": false,
-			"properties": {"secret": {"type": "string", "maxLength": 64}, "name": {"type": "string", "maxLength": 256}}}}}`),
+			"properties": {"secret": {"type": "string", "minLength": %[1]d, "maxLength": %[1]d},
+			"name": {"type": "string", "maxLength": 256}}}}}`, len(rand.Text())),
 		Response: json.RawMessage(`{"type": "object", "required": ["trust", "name"]}`),
 		Timeout:  10 * time.Second, Idempotent: true, Effect: toolcrib.EffectIdempotentWrite,
 	}

@@ -35,13 +35,11 @@ type state struct {
 	verifier *access.Verifier
 	register *register // as it was read last
 	server   *Instance // of a server in this process; nil without one
-
-	guesses guesses
 }
 
 // New returns the nodes of a data folder.
 func New(e *env.Env, p *people.People) *Nodes {
-	n := &Nodes{env: e, people: p, state: &state{guesses: newGuesses()}}
+	n := &Nodes{env: e, people: p, state: new(state)}
 	p.SetNodes(n.mayAct)
 	return n
 }
