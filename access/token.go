@@ -352,23 +352,31 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if err != nil {
 		return Claims{}, err
 	}
-	if err := c.InTime(v.Now()); err != nil {
+	if err := v.Current(ctx, c); err != nil {
 		return Claims{}, err
 	}
+	return c, nil
+}
+
+// Current returns an error as [Verifier.Verify] does unless a token that was verified earlier is still valid.
+func (v *Verifier) Current(ctx context.Context, c Claims) error {
+	if err := c.InTime(v.Now()); err != nil {
+		return err
+	}
 	if c.Audience != v.Audience {
-		return Claims{}, toolcrib.Errorf(toolcrib.CodeUnauthorized,
+		return toolcrib.Errorf(toolcrib.CodeUnauthorized,
 			"the token is for another server or interface; ask for one for this")
 	}
 	why, err := v.Revoked(ctx, c)
 	switch {
 	case err != nil:
-		return Claims{}, &toolcrib.Error{
+		return &toolcrib.Error{
 			Code: toolcrib.CodeInternal, Message: "cannot check whether the token was revoked; try again", Err: err,
 		}
 	case why != "":
-		return Claims{}, toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", why)
+		return toolcrib.Errorf(toolcrib.CodeTokenRevoked, "%s; ask for a new one", why)
 	}
-	return c, nil
+	return nil
 }
 
 func invalid(format string, args ...any) error {

@@ -22,11 +22,11 @@ func withNodes(t *testing.T, removed *bool) (*world, *gate.Gate) {
 	var err error
 	w.people, err = standing.New(standing.Options{
 		Source: w.counted, Now: func() time.Time { return w.now },
-		Node: func(_ context.Context, name string, token bool) (string, error) {
-			if name == "node:other" && !*removed || token {
-				return "", nil
+		Node: func(_ context.Context, who toolcrib.Principal) (toolcrib.Trust, string, error) {
+			if who.User == "node:other" && !*removed || who.Token != "" {
+				return who.Trust, "", nil
 			}
-			return "the node is not trusted", nil
+			return "", "the node is not trusted", nil
 		},
 	})
 	if err != nil {

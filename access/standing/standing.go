@@ -63,9 +63,9 @@ type Options struct {
 	// A change through the source itself takes effect at once regardless. If 0, the version
 	// is read for each question.
 	Age time.Duration
-	// Node returns why the node of a name with [NodePrefix] may do nothing, or "". token reports whether it acts by a
-	// token. If nil, nodes may do nothing.
-	Node func(ctx context.Context, name string, token bool) (refused string, err error)
+	// Node returns the current trust of a principal whose name has [NodePrefix], at most that which it has, or why it may
+	// do nothing. If nil, nodes may do nothing.
+	Node func(ctx context.Context, who toolcrib.Principal) (trust toolcrib.Trust, refused string, err error)
 }
 
 // People is a [gate.People] over a directory and its tokens. It is safe for concurrent
@@ -75,7 +75,7 @@ type People struct {
 	now        func() time.Time
 	capability func(tool string) string
 	age        time.Duration
-	node       func(ctx context.Context, name string, token bool) (string, error)
+	node       func(ctx context.Context, who toolcrib.Principal) (toolcrib.Trust, string, error)
 
 	mu              sync.Mutex
 	known           *known
@@ -93,16 +93,17 @@ func New(o Options) (*People, error) {
 		o.Capability = func(string) string { return "" }
 	}
 	if o.Node == nil {
-		o.Node = func(context.Context, string, bool) (string, error) { return "there are no other nodes here", nil }
+		o.Node = func(context.Context, toolcrib.Principal) (toolcrib.Trust, string, error) {
+			return "", "there are no other nodes here", nil
+		}
 	}
 	return &People{source: o.Source, now: o.Now, capability: o.Capability, age: o.Age, node: o.Node}, nil
 }
 
 // Standing implements [gate.People]. The principal of a user of the operating system and of
 // anonymous is used as it is (but anonymous is never an administrator); a user of the
-// directory has the current rights; the principal of a node is used as it is as long as the node may do something; the
-// principal of an unknown name is used as it is, but is
-// not an administrator. A disabled or removed user, a name that looks like that of a
+// directory has the current rights; the principal of a node has the trust of today, as long as the node may
+// do something; the principal of an unknown name is used as it is, but is not an administrator. A disabled or removed user, a name that looks like that of a
 // user, and a token that is not valid for the principal now, may do nothing. A token used to
 // sign in is valid until it is revoked, even after it has expired.
 func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
@@ -172,11 +173,12 @@ func (p *People) person(ctx context.Context, k *known, who toolcrib.Principal) (
 		return gate.Standing{Principal: outside(who)}, nil
 	}
 	if Node(who.User) {
-		why, err := p.node(ctx, who.User, who.Token != "")
+		trust, why, err := p.node(ctx, who)
 		if err != nil || why != "" {
 			return refused(who, why), err
 		}
 		who = outside(who)
+		who.Trust = trust
 		who.Grants = append([]string{}, who.Grants...) // never nil, which restricts nothing
 		return gate.Standing{Principal: who}, nil
 	}

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
@@ -32,8 +34,8 @@ type Instance struct {
 // flight is a call that is being served.
 type flight struct {
 	who      toolcrib.Principal
-	node     bus.Key        // has signed it
-	required toolcrib.Trust // that the node needs; "" if it has a token
+	caller   *bus.Caller
+	required toolcrib.Trust // that the nodes on its way need
 	end      context.CancelCauseFunc
 }
 
@@ -122,7 +124,8 @@ func (n *Nodes) Server() *Instance {
 type Serve func(ctx context.Context, who toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error)
 
 // Offer offers a capability. grants are what serving it needs, such as the name of a tool; with none, nothing is
-// granted. A call ends when its node is no longer trusted as far as the capability needs, or when its token is revoked.
+// granted. A call ends when a node on its way is no longer trusted as far as the capability needs, or when its token is no
+// longer valid.
 func (i *Instance) Offer(d bus.Descriptor, grants []string, serve Serve) error {
 	required := d.Trust
 	if required == "" {
@@ -135,10 +138,7 @@ func (i *Instance) Offer(d bus.Descriptor, grants []string, serve Serve) error {
 		}
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
-		f := &flight{who: who, node: x.Caller.Node, required: required, end: end}
-		if x.Caller.Claims != nil {
-			f.required = ""
-		}
+		f := &flight{who: who, caller: &x.Caller, required: required, end: end}
 		i.mu.Lock()
 		i.flights[f] = struct{}{}
 		i.mu.Unlock()
@@ -148,7 +148,7 @@ func (i *Instance) Offer(d bus.Descriptor, grants []string, serve Serve) error {
 			delete(i.flights, f)
 		}()
 		out, err := serve(ctx, who, x)
-		if cause := context.Cause(ctx); cause != nil && toolcrib.CodeOf(cause) == toolcrib.CodeRevoked {
+		if cause := context.Cause(ctx); withdrawn(cause) {
 			return nil, cause
 		}
 		return out, err
@@ -178,19 +178,38 @@ func (n *Nodes) Principal(ctx context.Context, c *bus.Caller, grants []string) (
 		}
 		who.User = r.userOf(&bus.Caller{Node: way[len(way)-1].Node, User: c.User, Lineage: way})
 	}
-	now, err := n.people.Standing().Standing(ctx, who)
-	if err != nil {
-		return toolcrib.Principal{}, err
-	}
-	if now.Refused != "" {
-		return toolcrib.Principal{}, toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s", now.Refused)
-	}
-	who = now.Principal
+	who, err = n.standing(ctx, who, c.Claims, toolcrib.CodeUnauthorized)
 	who.Admin = false
-	return who, nil
+	return who, err
 }
 
-// watch ends calls whose node or token is no longer valid, within a second.
+// standing returns the principal of a call with its current rights. The error has the code given if there are none, or
+// that of the token.
+func (n *Nodes) standing(
+	ctx context.Context, who toolcrib.Principal, claims *access.Claims, code toolcrib.Code,
+) (toolcrib.Principal, error) {
+	if claims != nil {
+		if err := n.verifier.Current(ctx, *claims); err != nil {
+			return toolcrib.Principal{}, err
+		}
+	}
+	now, err := n.people.Standing().Standing(ctx, who)
+	if err == nil && now.Refused != "" {
+		err = toolcrib.Errorf(code, "%s", now.Refused)
+	}
+	return now.Principal, err
+}
+
+// withdrawn reports whether an error says that a call may no longer be served.
+func withdrawn(err error) bool {
+	switch toolcrib.CodeOf(err) {
+	case toolcrib.CodeRevoked, toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired:
+		return true
+	}
+	return false
+}
+
+// watch ends calls whose nodes or token are no longer valid, within a second.
 func (i *Instance) watch(ctx context.Context) {
 	tick := time.NewTicker(Fresh / 2)
 	defer tick.Stop()
@@ -207,29 +226,33 @@ func (i *Instance) watch(ctx context.Context) {
 		}
 		i.mu.Unlock()
 		for _, f := range all {
-			if why := i.invalid(ctx, f); why != "" {
-				f.end(toolcrib.Errorf(toolcrib.CodeRevoked, "%s", why))
+			if err := i.valid(ctx, f); withdrawn(err) { // after another error, it is asked again
+				f.end(err)
 			}
 		}
 	}
 }
 
-// invalid returns why a call may not continue, or "".
-func (i *Instance) invalid(ctx context.Context, f *flight) string {
-	now, err := i.nodes.people.Standing().Standing(ctx, f.who)
-	switch {
-	case err != nil: // it is asked again
-		return ""
-	case now.Refused != "":
-		return now.Refused
-	case f.required == "" || f.required == bus.TrustSelf || f.node == i.Key():
-		return ""
+// valid returns an error if a call may not continue, or if that is not known.
+func (i *Instance) valid(ctx context.Context, f *flight) error {
+	if _, err := i.nodes.standing(ctx, f.who, f.caller.Claims, toolcrib.CodeRevoked); err != nil {
+		return err
 	}
-	trust, err := i.nodes.TrustOf(ctx, f.node)
-	if err == nil && rank(trust) < rank(f.required) {
-		return "the node is no longer trusted as far as the capability needs"
+	for k, h := range f.caller.Lineage {
+		trust, err := i.nodes.TrustOf(ctx, h.Node)
+		if f.caller.Claims != nil && k == len(f.caller.Lineage)-1 {
+			trust = cmp.Or(trust, toolcrib.TrustMember)
+		}
+		switch {
+		case h.Node == i.Key():
+		case err != nil:
+			return err
+		case rank(trust) < rank(f.required):
+			return toolcrib.Errorf(toolcrib.CodeRevoked, "a node on the way of the call is no longer trusted as far as the "+
+				"capability needs")
+		}
 	}
-	return ""
+	return nil
 }
 
 // Offer is a capability of the configuration: a tool, a command or an agent, which serves it.

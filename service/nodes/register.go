@@ -133,8 +133,7 @@ func (n *Nodes) set(ctx context.Context, e Entry, announced string) (Entry, erro
 	if self == e.Key {
 		return e, env.BadRequestf("this is the key of this node; give that of the other one")
 	}
-	n.changed()
-	r, err := n.entries(ctx)
+	r, err := n.readRegister(ctx)
 	if err != nil {
 		return e, err
 	}
@@ -171,6 +170,9 @@ func (n *Nodes) set(ctx context.Context, e Entry, announced string) (Entry, erro
 		}
 		if other, taken := now.byName[e.Name]; taken && other != e.Key {
 			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "another node was called %s meanwhile; try again", e.Name)
+		}
+		if before := now.byKey[e.Key]; before.Trust != was.Trust || !before.Since.Equal(was.Since) {
+			return nil, toolcrib.Errorf(toolcrib.CodeConflict, "the trust in %s was changed meanwhile; try again", e.Name)
 		}
 		return json.Marshal(e)
 	})
@@ -250,18 +252,21 @@ func userText(user string) string {
 }
 
 // mayAct implements [standing.Options.Node].
-func (n *Nodes) mayAct(ctx context.Context, user string, token bool) (refused string, err error) {
-	name, _, _ := strings.Cut(strings.TrimPrefix(user, standing.NodePrefix), ":")
-	if token { // which is checked
-		return "", nil
-	}
+func (n *Nodes) mayAct(ctx context.Context, who toolcrib.Principal) (now toolcrib.Trust, refused string, err error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(who.User, standing.NodePrefix), ":")
 	r, err := n.entries(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	key, known := r.byName[name]
-	if !known || r.byKey[key].Trust == toolcrib.TrustUnknown {
-		return fmt.Sprintf("the node %s is not trusted", guard.Visible(guard.Clip(name, access.MaxName))), nil
+	now = r.byKey[r.byName[name]].Trust
+	if who.Token != "" { // which is checked
+		now = cmp.Or(now, toolcrib.TrustMember)
 	}
-	return "", nil
+	if now == toolcrib.TrustUnknown {
+		return "", fmt.Sprintf("the node %s is not trusted", guard.Visible(guard.Clip(name, access.MaxName))), nil
+	}
+	if rank(who.Trust) < rank(now) {
+		now = who.Trust
+	}
+	return now, "", nil
 }

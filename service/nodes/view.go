@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service/env"
 )
 
@@ -177,6 +179,16 @@ func (i *Instance) CallFor(ctx context.Context, who toolcrib.Principal, q CallRe
 	if q.Node != "" {
 		if r.To, err = i.nodes.Find(ctx, q.Node); err != nil {
 			return nil, err
+		}
+	}
+	if r.Token != "" { // no node but its issuer gets it
+		claims, err := access.ReadUnverified(r.Token, access.BusAudience)
+		if err != nil {
+			return nil, err
+		}
+		issuer := bus.Key(claims.Issuer)
+		if r.To = cmp.Or(r.To, issuer); r.To != issuer {
+			return nil, env.BadRequestf("the node %s has issued the token, and it alone accepts it", guard.Clip(claims.Issuer, 64))
 		}
 	}
 	i.await(ctx, r)

@@ -52,7 +52,7 @@ type state struct {
 	signer   *access.Signer   // once it was needed; the store keeps its keys as long
 	verifier *access.Verifier // with it
 	clock    *access.Clock
-	node     func(ctx context.Context, name string, token bool) (string, error) // of standing.Options
+	node     func(context.Context, toolcrib.Principal) (toolcrib.Trust, string, error) // of standing.Options
 
 	hashing  chan struct{} // has an element for each password being checked
 	waiting  chan struct{} // has an element for each sign-in that waits
@@ -76,7 +76,7 @@ func (s *People) Standing() *standing.People {
 
 // SetNodes sets what looks up the other nodes of the bus ([standing.Options.Node]). It must be called before the first
 // use.
-func (s *People) SetNodes(node func(ctx context.Context, name string, token bool) (refused string, err error)) {
+func (s *People) SetNodes(node func(ctx context.Context, who toolcrib.Principal) (toolcrib.Trust, string, error)) {
 	s.state.node = node
 }
 
