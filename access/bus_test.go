@@ -81,6 +81,9 @@ func TestM16_ErrorsOfTheBus(t *testing.T) {
 	s := newSigner(t, 1)
 	token, _ := issue(t, s, forBus())
 	signed := strings.TrimPrefix(token, access.BusPrefix)
+	if _, err := access.ReadUnverified(access.BusPrefix+"a.b.c", access.BusAudience); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
+		t.Errorf("malformed parts: %v", err)
+	}
 	plain, _ := issue(t, s, access.Request{})
 	later := forBus()
 	later.NotBefore = noon().Add(time.Hour)

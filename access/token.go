@@ -467,9 +467,11 @@ func ReadUnverified(token, audience string) (Claims, error) {
 	}
 	var p payload
 	if _, _, err = jwt.NewParser(jwt.WithStrictDecoding()).ParseUnverified(signed, &p); err != nil {
-		return Claims{}, &toolcrib.Error{
-			Code: toolcrib.CodeTokenInvalid, Message: "the token was changed or is not whole", Err: err,
+		code := toolcrib.CodeTokenInvalid
+		if audience == BusAudience {
+			code = toolcrib.CodeBadRequest
 		}
+		return Claims{}, &toolcrib.Error{Code: code, Message: "the token was changed or is malformed", Err: err}
 	}
 	c, err := p.claims()
 	if err != nil {
