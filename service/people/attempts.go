@@ -90,6 +90,10 @@ func unknown(name, from string) []counter {
 // known returns the counter of a session or a browser of a user, by its ID.
 func known(id string) []counter { return []counter{{keyOf("known " + id), ofKnown}} }
 
+// browsersOf returns the counter of all known browsers of a user. It bounds who has many of them, by another way to sign
+// in.
+func browsersOf(user string) counter { return counter{keyOf("browsers of " + user), ofName} }
+
 func clipName(name string) string { return name[:min(len(name), access.MaxName+1)] }
 
 func attemptsFile(key string) string { return env.AttemptsFolder + "/" + key[:2] + "/failed" }

@@ -17,7 +17,15 @@ func (s *People) SetNow(now func() time.Time) {
 // Failed records that n sign-ins with a name have failed, from many addresses, and that the next one is checked after a
 // wait.
 func (s *People) Failed(ctx context.Context, name string, n int, wait time.Duration) error {
-	c := unknown(name, "")[2]
+	return s.fail(ctx, unknown(name, "")[2], n, wait)
+}
+
+// BrowsersFailed is [People.Failed] for all known browsers of a user.
+func (s *People) BrowsersFailed(ctx context.Context, user string, n int, wait time.Duration) error {
+	return s.fail(ctx, browsersOf(user), n, wait)
+}
+
+func (s *People) fail(ctx context.Context, c counter, n int, wait time.Duration) error {
 	return s.changeAttempts(ctx, c.key, func(_ attempts, now time.Time) (attempts, error) {
 		return attempts{Failed: n, Last: now, Until: now.Add(wait)}, nil
 	})

@@ -61,6 +61,14 @@ type link struct {
 	Expires time.Time `json:"expires_at"`
 }
 
+// tag distinguishes a password from those before and after it; "" if there is none.
+func (c *credential) tag() string {
+	if c.Hash == "" {
+		return ""
+	}
+	return keyOf(c.Hash)[:32]
+}
+
 // folderOf returns the name of a stored file that belongs to a key, which is not in the name.
 func folderOf(folder, key string) string {
 	sum := sha256.Sum256([]byte(key))

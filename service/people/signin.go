@@ -114,8 +114,10 @@ func (s *People) SignIn(ctx context.Context, name, password string, from Client)
 		return SignedIn{}, err
 	}
 	counters := unknown(name, from.Address)
-	if d, ok := s.deviceOf(from.Device, name); ok {
-		counters = known(d.ID)
+	if d, ok, err := s.deviceOf(ctx, from.Device, name); err != nil {
+		return SignedIn{}, err
+	} else if ok {
+		counters = append(known(d.ID), browsersOf(d.User))
 	}
 	c, err := s.checkPassword(ctx, name, password, from.Address, counters)
 	if err != nil {
@@ -136,34 +138,46 @@ func (s *People) SignIn(ctx context.Context, name, password string, from Client)
 // DeviceTTL is how long a browser is known after a sign-in.
 const DeviceTTL = 180 * 24 * time.Hour
 
-// device is what a browser keeps in which a user has signed in.
+// device is what a browser keeps in which a user has signed in. It is known until the password changes.
 type device struct {
-	ID    string    `json:"id"`
-	User  string    `json:"user"`
-	Until time.Time `json:"until"`
+	ID       string    `json:"id"`
+	User     string    `json:"user"`
+	Until    time.Time `json:"until"`
+	Password string    `json:"password,omitempty"` // tag of the credential
 }
 
 // devicePurpose is the purpose of the key that encrypts a device.
 const devicePurpose = "known browser"
 
 // deviceOf returns the device of a browser in which a user of this name has signed in.
-func (s *People) deviceOf(sealed, name string) (d device, ok bool) {
+func (s *People) deviceOf(ctx context.Context, sealed, name string) (d device, ok bool, err error) {
 	if sealed == "" || len(sealed) > maxDeviceBytes {
-		return d, false
+		return d, false, nil
 	}
-	ok, err := s.Unsealed(devicePurpose, sealed, &d)
+	ok, err = s.Unsealed(devicePurpose, sealed, &d)
 	same := access.KeysOf(d.User).Folded == access.KeysOf(clipName(name)).Folded
-	return d, ok && err == nil && same && s.Now().Before(d.Until)
+	if err != nil || !ok || !same || !s.Now().Before(d.Until) {
+		return d, false, err
+	}
+	c, err := s.credentialOf(ctx, d.User)
+	return d, d.Password == c.tag(), err
 }
 
 // maxDeviceBytes bounds what a browser sends as its device.
 const maxDeviceBytes = 1024
 
 // newDevice returns what a browser keeps in which a user has just signed in. One that is known stays the same.
-func (s *People) newDevice(user, sealed string) (string, error) {
-	d, ok := s.deviceOf(sealed, user)
+func (s *People) newDevice(ctx context.Context, user, sealed string) (string, error) {
+	d, ok, err := s.deviceOf(ctx, sealed, user)
+	if err != nil {
+		return "", err
+	}
 	if !ok {
-		d.ID = rand.Text()
+		c, err := s.credentialOf(ctx, user)
+		if err != nil {
+			return "", err
+		}
+		d.ID, d.Password = rand.Text(), c.tag()
 	}
 	d.User, d.Until = user, s.Now().Add(DeviceTTL)
 	return s.Sealed(devicePurpose, d)
@@ -273,7 +287,7 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 		err = s.dropSession(ctx, &mine[i])
 	}
 	if err == nil && w.Via != ViaToken {
-		in.Device, err = s.newDevice(w.User, from.Device)
+		in.Device, err = s.newDevice(ctx, w.User, from.Device)
 	}
 	if err != nil {
 		return SignedIn{}, err

@@ -215,6 +215,39 @@ func TestSignIn_KnownBrowser(t *testing.T) {
 	}
 }
 
+// A browser is known only as long as the password under which it has signed in, and all of a user count together.
+func TestSignIn_KnownBrowserOldPassword(t *testing.T) {
+	p := opened(t, t.TempDir(), "anna")
+	stopped(p)
+	ctx, other := t.Context(), "another good password"
+	old, err := p.SignIn(ctx, "anna", password, at("192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.SetPassword(ctx, root, "anna", other); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := p.SignIn(ctx, "anna", other, people.Client{Address: "192.0.2.2", Device: old.Device})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		_, _ = p.SignIn(ctx, "anna", "a wrong password", at("192.0.2.1"))
+	}
+	for device, want := range map[string]toolcrib.Code{old.Device: toolcrib.CodeRateLimited, fresh.Device: ""} {
+		if code := codeOf(p.SignIn(ctx, "anna", other, people.Client{Address: "192.0.2.1", Device: device})); code != want {
+			t.Errorf("%q, want %q", code, want)
+		}
+	}
+	if err := p.BrowsersFailed(ctx, "anna", 1000, 61*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	code := codeOf(p.SignIn(ctx, "anna", other, people.Client{Address: "192.0.2.1", Device: fresh.Device}))
+	if code != toolcrib.CodeRateLimited {
+		t.Errorf("after many failures from known browsers: %q", code)
+	}
+}
+
 // The answer about a name that does not exist, and about a user without a password, is that about a wrong password, and
 // takes as long: a password is hashed in each case.
 func TestSignIn_UnknownName(t *testing.T) {
