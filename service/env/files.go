@@ -22,7 +22,7 @@ const MemoryFolder = "memory"
 // failed sign-ins, the register of other nodes of the bus, and invites for them.
 const (
 	PasswordFolder = "passwords"
-	SessionFolder  = "web-sessions"
+	SessionFolder  = "browser-sessions"
 	AttemptsFolder = "sign-ins"
 	NodesFolder    = "nodes"
 	InvitesFolder  = "node-invites"

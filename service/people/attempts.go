@@ -74,25 +74,28 @@ func (a attempts) next(l limit, now time.Time) (attempts, time.Duration, error) 
 type counter struct {
 	key string
 	limit
+	was, until time.Time // the end of the wait before and after the attempt
 }
 
-func byAddress(from string) counter { return counter{keyOf("address " + from), ofAddress} }
+func newCounter(key string, l limit) counter { return counter{key: keyOf(key), limit: l} }
+
+func byAddress(from string) counter { return newCounter("address "+from, ofAddress) }
 
 // unknown returns the counters of a sign-in by a browser that is not known. Names that conflict are counted
 // together.
 func unknown(name, from string) []counter {
 	name = access.KeysOf(clipName(name)).Folded
 	return []counter{
-		byAddress(from), {keyOf("pair " + from + " " + name), ofPair}, {keyOf("user " + name), ofName},
+		byAddress(from), newCounter("pair "+from+" "+name, ofPair), newCounter("user "+name, ofName),
 	}
 }
 
 // known returns the counter of a session or a browser of a user, by its ID.
-func known(id string) []counter { return []counter{{keyOf("known " + id), ofKnown}} }
+func known(id string) []counter { return []counter{newCounter("known "+id, ofKnown)} }
 
 // browsersOf returns the counter of all known browsers of a user. It bounds who has many of them, by another way to sign
 // in.
-func browsersOf(user string) counter { return counter{keyOf("browsers of " + user), ofName} }
+func browsersOf(user string) counter { return newCounter("browsers of "+user, ofName) }
 
 func clipName(name string) string { return name[:min(len(name), access.MaxName+1)] }
 
@@ -130,17 +133,25 @@ func (s *People) count(ctx context.Context, counters []counter) error {
 		}
 	}
 	var wait time.Duration
-	for i, c := range counters {
-		err := s.changeAttempts(ctx, c.key, func(a attempts, now time.Time) (attempts, error) {
-			a, w, err := a.next(c.limit, now)
-			wait = max(wait, w)
+	for i := range counters {
+		c := &counters[i]
+		var w time.Duration
+		err := s.changeAttempts(ctx, c.key, func(a attempts, now time.Time) (_ attempts, err error) {
+			c.was = a.Until
+			a, w, err = a.next(c.limit, now)
+			c.until = a.Until
 			return a, err
 		})
 		if err != nil {
 			return errors.Join(err, s.takeBack(ctx, counters[:i]))
 		}
+		wait = max(wait, w)
 	}
-	return s.await(ctx, wait)
+	err := s.await(ctx, wait)
+	if toolcrib.CodeOf(err) == toolcrib.CodeRateLimited {
+		err = errors.Join(err, s.takeBack(ctx, counters))
+	}
+	return err
 }
 
 // await waits, with a bound on how many do.
@@ -168,7 +179,10 @@ func (s *People) await(ctx context.Context, wait time.Duration) error {
 func (s *People) takeBack(ctx context.Context, counters []counter) (err error) {
 	for _, c := range counters {
 		err = errors.Join(err, s.changeAttempts(ctx, c.key, func(a attempts, _ time.Time) (attempts, error) {
-			a.Failed, a.Until = max(a.Failed-1, 0), time.Time{}
+			a.Failed = max(a.Failed-1, 0)
+			if a.Until.Equal(c.until) { // no attempt since
+				a.Until = c.was
+			}
 			return a, nil
 		}))
 	}

@@ -25,6 +25,29 @@ func (s *People) BrowsersFailed(ctx context.Context, user string, n int, wait ti
 	return s.fail(ctx, browsersOf(user), n, wait)
 }
 
+// Attempt counts an attempt from an address. succeeded says that it was right.
+func (s *People) Attempt(ctx context.Context, from string) (succeeded func() error, err error) {
+	c := []counter{byAddress(from)}
+	return func() error { return s.succeeded(ctx, c) }, s.count(ctx, c)
+}
+
+// AddressFailed is [People.Failed] for an address, which need not wait.
+func (s *People) AddressFailed(ctx context.Context, from string, n int) error {
+	return s.fail(ctx, byAddress(from), n, 0)
+}
+
+// Crowd lets as many sign-ins wait as may, until they end.
+func (s *People) Crowd() (end func()) {
+	for range cap(s.state.waiting) {
+		s.state.waiting <- struct{}{}
+	}
+	return func() {
+		for range cap(s.state.waiting) {
+			<-s.state.waiting
+		}
+	}
+}
+
 func (s *People) fail(ctx context.Context, c counter, n int, wait time.Duration) error {
 	return s.changeAttempts(ctx, c.key, func(_ attempts, now time.Time) (attempts, error) {
 		return attempts{Failed: n, Last: now, Until: now.Add(wait)}, nil

@@ -52,6 +52,7 @@ type credential struct {
 	Hash string    `json:"hash,omitempty"` // in PHC form; "" if there is no password
 	Set  time.Time `json:"set_at,omitzero"`
 	Link *link     `json:"link,omitempty"`
+	Kept string    `json:"kept,omitempty"` // key of the session that has set the password, and continues
 }
 
 // link permits to set a password once.
@@ -228,8 +229,8 @@ func (s *People) SetPassword(ctx context.Context, who toolcrib.Principal, name, 
 
 // ChangePassword sets one's own password, and ends the other sessions of that user. cookie is the one of the session
 // that continues. Wrong old passwords are counted for what it acts by: the session or the access token. Own tokens stay
-// valid ([People.RevokeOwnTokens]). A first password, for which old is
-// "", is for administrators and for those who have not signed in by a token or a provider: it would outlive both.
+// valid ([People.RevokeOwnTokens]). A first password, for which old is "", is for administrators: it would outlive the
+// token or the provider by which others have signed in.
 func (s *People) ChangePassword(ctx context.Context, who toolcrib.Principal, from, old, password, cookie string) error {
 	u, err := s.env.Store.Access().User(ctx, who.User)
 	switch {
@@ -315,7 +316,10 @@ func (s *People) setPassword(
 				return err
 			}
 		}
-		c.Hash, c.Set, c.Link = hash, s.Now(), nil
+		c.Hash, c.Set, c.Link, c.Kept = hash, s.Now(), nil, ""
+		if cookie != "" {
+			c.Kept = keyOf(cookie)
+		}
 		return nil
 	})
 	if err != nil {
@@ -345,7 +349,7 @@ func (s *People) RemovePassword(ctx context.Context, who toolcrib.Principal, nam
 // forgetPassword removes the credential of a user, and ends the sessions of that user.
 func (s *People) forgetPassword(ctx context.Context, user string) error {
 	err := s.changeCredential(ctx, user, func(c *credential) error {
-		c.Hash, c.Link = "", nil
+		c.Hash, c.Link, c.Kept = "", nil, ""
 		return nil
 	})
 	if err == nil {

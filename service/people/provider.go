@@ -65,9 +65,21 @@ func (s *People) SignInByProvider(ctx context.Context, who oidc.Identity, from C
 	if err != nil {
 		return SignedIn{}, err
 	}
-	return s.newSession(ctx, WebSession{User: u.Name, Via: ViaOIDC, OIDC: &Login{
+	in, err := s.newSession(ctx, WebSession{User: u.Name, Via: ViaOIDC, OIDC: &Login{
 		Issuer: who.Issuer, Subject: who.Subject, Session: who.Session, IDToken: who.IDToken,
 	}}, from)
+	if err != nil {
+		return SignedIn{}, err
+	}
+	// A change of the identity ends the sessions that it finds.
+	now, err := s.env.Store.Access().User(ctx, u.Name)
+	if id := now.Identity; err == nil && (id == nil || id.Issuer != who.Issuer || id.Subject != who.Subject) {
+		err = toolcrib.Errorf(toolcrib.CodeForbidden, "%s is another person at the provider now", u.Name)
+	}
+	if err != nil {
+		return SignedIn{}, errors.Join(err, s.dropSession(ctx, &in.WebSession))
+	}
+	return in, nil
 }
 
 // nameOf returns the name that a provider gives a user, or "".

@@ -47,14 +47,16 @@ type WebSession struct {
 	Expires time.Time `json:"expires_at"`         // its absolute end
 	OIDC    *Login    `json:"provider,omitempty"` // if by OIDC
 
-	key string // hash of the cookie
+	key      string // hash of the cookie
+	password string // tag of the credential at its begin
 }
 
 // storedSession is what is stored of a session. Place identifies the database, where it can be told from a restored
 // copy, in which the session has ended.
 type storedSession struct {
 	WebSession
-	Place string `json:"place,omitempty"`
+	Password string `json:"password,omitempty"`
+	Place    string `json:"place,omitempty"`
 }
 
 // Login is what the sign-out at a provider needs.
@@ -123,16 +125,7 @@ func (s *People) SignIn(ctx context.Context, name, password string, from Client)
 	if err != nil {
 		return SignedIn{}, err
 	}
-	in, err := s.newSession(ctx, WebSession{User: c.User, Via: ViaPassword}, from)
-	if err != nil {
-		return SignedIn{}, err
-	}
-	// A change of the password ends the sessions that it finds.
-	now, err := s.credentialOf(ctx, c.User)
-	if err != nil || now.Hash != c.Hash {
-		return SignedIn{}, errors.Join(err, s.dropSession(ctx, &in.WebSession), errSignIn())
-	}
-	return in, nil
+	return s.newSession(ctx, WebSession{User: c.User, Via: ViaPassword, password: c.tag()}, from)
 }
 
 // DeviceTTL is how long a browser is known after a sign-in.
@@ -167,19 +160,15 @@ func (s *People) deviceOf(ctx context.Context, sealed, name string) (d device, o
 const maxDeviceBytes = 1024
 
 // newDevice returns what a browser keeps in which a user has just signed in. One that is known stays the same.
-func (s *People) newDevice(ctx context.Context, user, sealed string) (string, error) {
-	d, ok, err := s.deviceOf(ctx, sealed, user)
+func (s *People) newDevice(ctx context.Context, w *WebSession, sealed string) (string, error) {
+	d, ok, err := s.deviceOf(ctx, sealed, w.User)
 	if err != nil {
 		return "", err
 	}
 	if !ok {
-		c, err := s.credentialOf(ctx, user)
-		if err != nil {
-			return "", err
-		}
-		d.ID, d.Password = rand.Text(), c.tag()
+		d.ID = rand.Text()
 	}
-	d.User, d.Until = user, s.Now().Add(DeviceTTL)
+	d.User, d.Until, d.Password = w.User, s.Now().Add(DeviceTTL), w.password
 	return s.Sealed(devicePurpose, d)
 }
 
@@ -286,8 +275,13 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 	for i := maxSessions - 1; err == nil && i < len(mine); i++ {
 		err = s.dropSession(ctx, &mine[i])
 	}
+	if err == nil && w.Via != ViaPassword {
+		var c credential
+		c, err = s.credentialOf(ctx, w.User)
+		in.password = c.tag()
+	}
 	if err == nil && w.Via != ViaToken {
-		in.Device, err = s.newDevice(ctx, w.User, from.Device)
+		in.Device, err = s.newDevice(ctx, &in.WebSession, from.Device)
 	}
 	if err != nil {
 		return SignedIn{}, err
@@ -307,7 +301,7 @@ func (s *People) newSession(ctx context.Context, w WebSession, from Client) (Sig
 		return SignedIn{}, err
 	}
 	return in, s.env.Store.ChangeFile(ctx, in.file(), func([]byte) ([]byte, error) {
-		return json.Marshal(storedSession{in.WebSession, place})
+		return json.Marshal(storedSession{in.WebSession, in.password, place})
 	})
 }
 
@@ -334,7 +328,8 @@ func (s *People) readSession(ctx context.Context, data []byte, w *WebSession) er
 	if err == nil {
 		err = json.Unmarshal(data, &stored)
 	}
-	if *w = stored.WebSession; err == nil && stored.Place != place {
+	*w = stored.WebSession
+	if w.password = stored.Password; err == nil && stored.Place != place {
 		err = toolcrib.ErrNotFound
 	}
 	return err
@@ -361,6 +356,14 @@ func (s *People) session(ctx context.Context, cookie string) (w WebSession, err 
 		err = s.readSession(ctx, data, &w)
 	}
 	if err == nil && s.over(&w) {
+		err = toolcrib.ErrNotFound
+	}
+	if err != nil {
+		return w, err
+	}
+	// A change of the password removes the sessions that it finds, which may not be all.
+	c, err := s.credentialOf(ctx, w.User)
+	if err == nil && w.password != c.tag() && w.key != c.Kept {
 		err = toolcrib.ErrNotFound
 	}
 	return w, err
@@ -443,7 +446,7 @@ func (s *People) eachSession(
 		switch {
 		case no != nil && !errors.Is(no, toolcrib.ErrNotFound):
 			return nil, no
-		case no != nil, w.file() != name, s.over(&w): // an earlier version had other names of files, and other cookies
+		case no != nil, s.over(&w):
 			err = errors.Join(err, s.dropFile(ctx, name))
 		case match(&w):
 			list = append(list, w)

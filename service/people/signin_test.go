@@ -248,6 +248,83 @@ func TestSignIn_KnownBrowserOldPassword(t *testing.T) {
 	}
 }
 
+// An attempt that is refused because too many wait does not count.
+func TestSignIn_TooManyWait(t *testing.T) {
+	p := opened(t, t.TempDir(), "anna")
+	stopped(p)
+	ctx := t.Context()
+	if err := p.Failed(ctx, "anna", 100, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	end := p.Crowd()
+	for range 6 {
+		if code := codeOf(p.SignIn(ctx, "anna", password, at("192.0.2.1"))); code != toolcrib.CodeRateLimited {
+			t.Errorf("%q", code)
+		}
+	}
+	end()
+	if _, err := p.SignIn(ctx, "anna", password, at("192.0.2.1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A sign-in that succeeds does not end the wait after a failure at the same time.
+func TestSignIn_FailureMeanwhile(t *testing.T) {
+	p := opened(t, t.TempDir())
+	forward := stopped(p)
+	ctx := t.Context()
+	if err := p.AddressFailed(ctx, "192.0.2.1", 30); err != nil {
+		t.Fatal(err)
+	}
+	succeeded, err := p.Attempt(ctx, "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward(3 * time.Second)
+	if _, err := p.Attempt(ctx, "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := succeeded(); err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(p.Attempt(ctx, "192.0.2.1")); code != toolcrib.CodeRateLimited {
+		t.Errorf("%q", code)
+	}
+}
+
+// A change of the password ends sessions that it does not find, such as those of another version, and not its own.
+func TestChangePassword_SessionNotFound(t *testing.T) {
+	s := openedService(t, t.TempDir(), "anna")
+	p, ctx := s.People, t.Context()
+	lost, err := p.SignIn(ctx, "anna", password, at("192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := s.Env.Store.SomeFiles(ctx, env.SessionFolder, env.SessionFolder)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	own, err := p.SignIn(ctx, "anna", password, at("192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := toolcrib.Principal{User: "anna"}
+	if err := p.ChangePassword(ctx, who, "192.0.2.1", password, "another good password", own.Cookie); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range files {
+		err := s.Env.Store.ChangeFile(ctx, name, func([]byte) ([]byte, error) { return data, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cookie, want := range map[string]toolcrib.Code{lost.Cookie: toolcrib.CodeUnauthorized, own.Cookie: ""} {
+		if code := sessionCode(p.ActBySession(ctx, cookie, true)); code != want {
+			t.Errorf("%q, want %q", code, want)
+		}
+	}
+}
+
 // The answer about a name that does not exist, and about a user without a password, is that about a wrong password, and
 // takes as long: a password is hashed in each case.
 func TestSignIn_UnknownName(t *testing.T) {

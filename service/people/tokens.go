@@ -238,8 +238,8 @@ func endOf(t *access.Issued) time.Time {
 	return t.Revoked
 }
 
-// byUpkeep is who removes what is no longer needed.
-const byUpkeep = "upkeep"
+// byUpkeep is who removes what is no longer needed. No user has such a name.
+const byUpkeep = "regular upkeep"
 
 // maxDropped bounds the tokens that are removed at a time.
 const maxDropped = 1000
