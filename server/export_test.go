@@ -19,8 +19,11 @@ func (s *Server) Connections() int {
 	return len(s.connections.all)
 }
 
-// MaxBodies bounds the bodies of a user that are being read, and Bodies returns their number.
-const MaxBodies = maxBodies
+// MaxBodies and MaxOpenBodies bound the bodies of a user and an address that are being read, and Bodies returns their number.
+const (
+	MaxBodies     = maxBodies
+	MaxOpenBodies = maxOpenBodies
+)
 
 func (s *Server) Bodies(user string) int {
 	s.bodies.mu.Lock()

@@ -332,6 +332,35 @@ func TestHalfBodies(t *testing.T) {
 	h.want(200, nil, "POST", "/api/runs", ann, `{"input":"Go."}`)
 }
 
+// Forms that do not arrive, without a sign-in, hold up their address alone.
+func TestHalfForms(t *testing.T) {
+	h := openWith(t, "server: {trusted_proxies: [127.0.0.1]}\n", nil)
+	half := func(from string) net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, "POST /sign-in HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: "+from+"\r\n"+
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 6\r\n\r\n")
+		return c
+	}
+	for range server.MaxOpenBodies {
+		half("192.0.2.1")
+	}
+	h.eventually("the forms are waited for", func() bool {
+		return h.server.Bodies("address 192.0.2.1") == server.MaxOpenBodies
+	})
+	for from, want := range map[string]string{"192.0.2.1": "HTTP/1.1 429", "192.0.2.2": "HTTP/1.1 401"} {
+		c := half(from)
+		_, _ = io.WriteString(c, "user=x")
+		answer := make([]byte, len(want))
+		if _, err := io.ReadFull(c, answer); err != nil || string(answer) != want {
+			t.Errorf("%s: %q, %v, want %q", from, answer, err, want)
+		}
+	}
+}
+
 // A server with the maximum of connections answers the next client, whatever the others do, and closes none that it is
 // answering.
 func TestConnections(t *testing.T) {

@@ -66,21 +66,32 @@ func (l *limits) limiter(perMinute int, who string, now time.Time) *rate.Limiter
 	return l.of[who]
 }
 
-// bodies counts the requests of each user whose bodies are being read.
+// bodies counts the requests of each user or address whose bodies are being read.
 type bodies struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// maxBodies bounds them: each may use server.max_body_bytes of memory for a minute.
-const maxBodies = 256
+// The bounds of a user, and of an address without one: each body may use server.max_body_bytes of memory for a minute.
+const (
+	maxBodies     = 256
+	maxOpenBodies = 32
+)
 
-func (b *bodies) begin(user string) (end func(), err error) {
+// reading counts a request until its body is read.
+func (c *call) reading() (end func(), err error) {
+	if c.who.User != "" {
+		return c.bodies.begin(c.who.User, maxBodies)
+	}
+	return c.bodies.begin("address "+c.web.Address(c.r), maxOpenBodies) // no name of a user has a space
+}
+
+func (b *bodies) begin(user string, most int) (end func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.of[user] >= maxBodies {
+	if b.of[user] >= most {
 		err := toolcrib.Errorf(toolcrib.CodeCapacityExceeded,
-			"%d requests of this user have not arrived whole yet; try again later", maxBodies)
+			"%d requests of this user or address have not arrived whole yet; try again later", most)
 		err.RetryAfter = time.Second
 		return nil, err
 	}
@@ -187,7 +198,7 @@ func (s *Server) upkeep(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.retain(ctx)
 		if err := s.Service.Current().People.Upkeep(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Error("sessions and tokens that are over could not be removed; it is tried again in an hour", "error", err)
+			s.Log.Error("cannot remove expired sessions and tokens; will retry in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

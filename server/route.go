@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -201,15 +202,19 @@ func (c *call) answer() (answer any, err error) {
 	}
 	if c.route.page != nil {
 		s, q := c.ui, c.onPage()
-		if c.r.Method == http.MethodPost {
-			end, err := c.bodies.begin(c.who.User)
+		if c.r.Method == http.MethodPost && c.route.open { // names, passwords, preferences
+			c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxOpenForm)
+			form, err := c.readBody() // before a sign-in waits
+			if err != nil {
+				return nil, err
+			}
+			q.R.Body = io.NopCloser(bytes.NewReader(form))
+		} else if c.r.Method == http.MethodPost {
+			end, err := c.reading()
 			if err != nil {
 				return nil, err
 			}
 			defer end()
-			if c.route.open { // names, passwords, preferences
-				q.R.Body = http.MaxBytesReader(c.w, c.r.Body, maxOpenForm)
-			}
 			defer func() {
 				if form := q.R.MultipartForm; form != nil {
 					_ = form.RemoveAll() // temporary files, if any

@@ -424,7 +424,7 @@ func (c *call) readBody() ([]byte, error) {
 		return nil, err
 	}
 	control := http.NewResponseController(c.w)
-	end, err := c.bodies.begin(c.who.User)
+	end, err := c.reading()
 	if err != nil {
 		_ = control.SetReadDeadline(time.Now().Add(time.Second)) // net/http would wait for the rest
 		return nil, err
