@@ -330,12 +330,11 @@ func (s *Server) unrouted(w http.ResponseWriter, r *http.Request) {
 		s.failAs(w, http.StatusMethodNotAllowed, bad("%s: method not allowed; use %s", r.URL.Path, allow))
 		return
 	}
-	err := toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path)
 	if wantsPage(r) {
-		s.ui.Fail(s.asked(w, r), err)
+		s.ui.Fail(s.asked(w, r), toolcrib.Errorf(toolcrib.CodeNotFound, "there is no page %s", r.URL.Path))
 		return
 	}
-	s.fail(w, err)
+	s.fail(w, toolcrib.Errorf(toolcrib.CodeNotFound, "no route %s; see /api/openapi.json", r.URL.Path))
 }
 
 // methods records the Allow header of the mux.

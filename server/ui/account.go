@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/service/people"
 )
@@ -32,6 +33,7 @@ type accountView struct {
 	HasPassword bool
 	Tokens      tokensView
 	Said        string // key of a text; "" = none
+	Left        bool   // there are valid tokens, besides the one of this request
 }
 
 // grants are the rights of a user, by kind.
@@ -124,9 +126,15 @@ func (p *page) ownTokens(fresh *people.Token) (tokensView, error) {
 	return v, err
 }
 
+// What the page account says about the last action.
+const (
+	saidPassword = "password"
+	saidOthers   = "others"
+)
+
 func (p *page) showAccount(fresh *people.Token) error {
 	v := accountView{Closed: p.noSignIn(), Grants: grantsOf(p.Who.Grants), Said: p.R.URL.Query().Get("said")}
-	if v.Said != "password" {
+	if v.Said != saidPassword && v.Said != saidOthers {
 		v.Said = ""
 	}
 	if !v.Closed {
@@ -141,6 +149,7 @@ func (p *page) showAccount(fresh *people.Token) error {
 		if v.Tokens, err = p.ownTokens(fresh); err != nil {
 			return err
 		}
+		v.Left = slices.ContainsFunc(v.Tokens.Valid, func(t people.Token) bool { return t.ID != p.Who.TokenID() })
 		if p.Who.Token == "" && p.Who.Actor == "" {
 			if v.HasPassword, err = p.Service.People.HasPassword(p, p.Who, p.Who.User); err != nil {
 				return err
@@ -152,10 +161,25 @@ func (p *page) showAccount(fresh *people.Token) error {
 }
 
 func endOwnSession(p *page) error {
-	if _, err := p.Service.People.EndWebSession(p, p.Who, p.R.PathValue("id"), p.Web.Cookie(p.R)); err != nil {
+	id := p.R.PathValue("id")
+	_, err := p.Service.People.EndWebSession(p, p.Who, id, p.Web.Cookie(p.R))
+	switch {
+	case err != nil:
 		return err
+	case id != "others":
+		return p.done("/account#sessions")
 	}
-	return p.done("/account#sessions")
+	return p.revokeToo(p.Who, saidOthers)
+}
+
+// revokeToo revokes the tokens of who if the form asks for it, and shows those that remain valid.
+func (p *page) revokeToo(who toolcrib.Principal, said string) error {
+	if p.R.PostForm.Has("revoke") {
+		if _, err := p.Service.People.RevokeOwnTokens(p, who); err != nil {
+			return err
+		}
+	}
+	return p.done("/account?said=" + said)
 }
 
 func changePassword(p *page) error {
@@ -166,7 +190,7 @@ func changePassword(p *page) error {
 	if err := p.Service.People.ChangePassword(p, p.Who, from, old, fresh, p.Web.Cookie(p.R)); err != nil {
 		return err
 	}
-	return p.done("/account?said=password")
+	return p.revokeToo(p.Who, saidPassword)
 }
 
 // words returns the words of a field, which commas or spaces separate; nil if it is empty.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/browsertest"
+	"github.com/toolcrib/toolcrib/internal/oidctest"
 )
 
 func TestAccount(t *testing.T) {
@@ -55,6 +56,76 @@ func TestAccount(t *testing.T) {
 	send(tab, "form[action='/sign-out'] button")
 	tab.WaitText(".notice", "signed out")
 	at(tab, "/sign-in?out=yes")
+}
+
+// With the other sessions or the old password, the own tokens can be revoked. The page lists those that remain valid.
+func TestAccount_RevokeTokens(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	h.member("ann")
+	phone := h.visitor(browsertest.Options{Language: "de", Dark: true}.Phone())
+	tab, signedIn := h.visitor(browsertest.Options{}), h.visitor(browsertest.Options{NoScript: true})
+	for _, one := range []*browsertest.Tab{phone, tab, signedIn} {
+		one.Visit(h.url + "/account")
+		enter(one, "ann", password)
+		at(one, "/account")
+	}
+	tab.Visit(h.url + "/account")
+	send(tab, "form[action$='/others/end'] button")
+	at(tab, "/account?said=others")
+	tab.WaitText("#said", "One access token remains valid")
+	signedIn.Visit(h.url + "/account")
+	enter(signedIn, "ann", password)
+	token := h.token("ann")
+	valid := func(want int) {
+		t.Helper()
+		if code, _ := h.program(token, "GET", "/api/me", ""); code != want {
+			t.Errorf("a token: %d, want %d", code, want)
+		}
+	}
+	set := func(old, fresh string) {
+		tab.Type("#old", old)
+		tab.Type("#password", fresh)
+		send(tab, "form[action='/account/password'] > button")
+		at(tab, "/account?said=password")
+	}
+	set(password, "another horse battery")
+	tab.WaitText("#said", "2 access tokens remain valid")
+	tab.Axe()
+	tab.Shot("account-remain")
+	valid(200)
+	phone.Visit(h.url + "/account?said=password")
+	enter(phone, "ann", "another horse battery")
+	phone.WaitText("#said", "2 Zugriffstoken bleiben gültig")
+	h.fits(phone)
+	phone.Axe()
+	phone.Shot("phone-account-remain")
+	tab.Visit(h.url + "/account")
+	tab.Click("form[action$='/others/end'] [name=revoke]")
+	send(tab, "form[action$='/others/end'] button")
+	tab.WaitText("#said", "no valid access tokens")
+	valid(401)
+	token = h.token("ann")
+	valid(200)
+	tab.Visit(h.url + "/account")
+	tab.Click("form[action='/account/password'] [name=revoke]")
+	set("another horse battery", password)
+	tab.WaitText("#said", "no valid access tokens")
+	valid(401)
+}
+
+// A provider that adds users adds a removed one again.
+func TestPeople_RemoveText(t *testing.T) {
+	const returns = "does not keep the person out"
+	p := oidctest.New(t)
+	for _, create := range []string{"true", "false"} {
+		h := open(t, map[string]string{"default": hello}, "server: {oidc: {issuer: '"+p.URL+"', client_id: "+oidctest.ClientID+
+			", client_secret: "+oidctest.Secret+", create: "+create+"}}\n")
+		h.token("ann")
+		boss := h.token("boss")
+		if _, _, page := h.get(boss, "/people/ann"); strings.Contains(page, returns) != (create == "true") {
+			t.Errorf("create: %s: the page does not fit", create)
+		}
+	}
 }
 
 func TestPeople(t *testing.T) {

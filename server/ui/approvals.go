@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,12 @@ const (
 	showDecided = "decided" // the last ones
 )
 
+// Bounds of a page of the inbox: its runs, and how often runs are read to fill it, since filters leave some out.
+const (
+	inboxRuns  = 50
+	inboxReads = 4
+)
+
 // maxDecidedRuns bounds the runs whose decided approvals are shown.
 const maxDecidedRuns = 30
 
@@ -47,6 +54,8 @@ type inboxView struct {
 	Show  string
 	Shows []string
 	Items []inboxItem
+	Later bool   // a page after the first one
+	Next  string // address of the next page, or ""
 	Said  string // key of a text about the last decision, or ""
 }
 
@@ -66,9 +75,13 @@ func (p *page) inbox() error {
 	} else if !slices.Contains(v.Shows, v.Show) {
 		return bad("show: must be one of %s", strings.Join(v.Shows, ", "))
 	}
-	all, err := p.shown(v.Show)
+	cursor := p.R.FormValue("cursor")
+	all, next, err := p.shown(v.Show, cursor)
 	if err != nil {
 		return err
+	}
+	if v.Later = cursor != ""; next != "" {
+		v.Next = "/approvals?" + url.Values{"show": {v.Show}, "cursor": {next}}.Encode()
 	}
 	for _, a := range all {
 		v.Items = append(v.Items, p.inboxItem(a))
@@ -79,18 +92,26 @@ func (p *page) inbox() error {
 	return p.render("approvals", http.StatusOK, v)
 }
 
-// shown returns the approvals of a filter.
-func (p *page) shown(show string) ([]*service.Approval, error) {
+// shown returns a page of the approvals of a filter, newest first, and the cursor of the next page. Where most are left
+// out, the page has fewer than others, or none.
+func (p *page) shown(show, cursor string) (all []*service.Approval, next string, err error) {
 	if show == showDecided {
-		return p.Service.Decided(p, p.Who, maxDecidedRuns)
+		all, err = p.Service.Decided(p, p.Who, maxDecidedRuns)
+		return all, "", err
 	}
-	all, err := p.Service.Approvals(p, p.Who)
-	return slices.DeleteFunc(all, func(v *service.Approval) bool {
-		if show == showMine {
-			return v.User != p.Who.User
+	next = cursor
+	for n := 0; n < inboxReads && len(all) < inboxRuns && (n == 0 || next != ""); n++ {
+		var some []*service.Approval
+		if some, next, err = p.Service.ApprovalPage(p, p.Who, inboxRuns-len(all), next); err != nil {
+			return nil, "", err
 		}
-		return p.needsAnother(v)
-	}), err
+		for _, v := range some {
+			if show == showMine && v.User == p.Who.User || show == showOpen && !p.needsAnother(v) {
+				all = append(all, v)
+			}
+		}
+	}
+	return all, next, nil
 }
 
 func (p *page) needsAnother(v *service.Approval) bool {
@@ -176,9 +197,7 @@ func (p *page) approvalView(v *service.Approval) *approvalView {
 		tools[c.Name] = true
 	}
 	if v.Status == api.ApprovalPending {
-		if open, err := p.shown(showOpen); err == nil { // the approval itself can be shown
-			view.queue(p, v, open)
-		}
+		view.queue(p, v)
 	}
 	if v.Kind != journal.ApprovalCall {
 		return view
@@ -212,24 +231,40 @@ func kindOf(m *journal.Remembered) string {
 	return journal.RememberTool
 }
 
-// queue adds the open approvals, and those before and after this one.
-func (view *approvalView) queue(p *page, v *service.Approval, open []*service.Approval) {
-	at := slices.IndexFunc(open, func(o *service.Approval) bool { return o.ID == v.ID })
-	for i, o := range open {
-		if i < maxQueue {
-			view.Queue = append(view.Queue, p.inboxItem(o))
+// queue adds the open approvals around this one: those of its page of the inbox, if that is one of the first pages.
+func (view *approvalView) queue(p *page, v *service.Approval) {
+	is := func(o *service.Approval) bool { return o.ID == v.ID }
+	var last, open []*service.Approval
+	cursor := ""
+	for n := 0; n < maxQueuePages && !slices.ContainsFunc(open, is) && (n == 0 || cursor != ""); n++ {
+		some, next, err := p.shown(showOpen, cursor)
+		if err != nil {
+			return // the approval itself can be shown
 		}
-		if at >= 0 && i == at-1 {
-			view.Prev = o.ID
-		}
-		if at >= 0 && i == at+1 {
-			view.Next = o.ID
+		last, open, cursor = open, some, next
+	}
+	for _, o := range open {
+		view.Queue = append(view.Queue, p.inboxItem(o))
+	}
+	at := slices.IndexFunc(open, is)
+	switch {
+	case at > 0:
+		view.Prev = open[at-1].ID
+	case at == 0 && len(last) > 0:
+		view.Prev = last[len(last)-1].ID
+	}
+	switch {
+	case at >= 0 && at+1 < len(open):
+		view.Next = open[at+1].ID
+	case at >= 0 && cursor != "":
+		if after, _, err := p.shown(showOpen, cursor); err == nil && len(after) > 0 {
+			view.Next = after[0].ID
 		}
 	}
 }
 
-// maxQueue bounds the open approvals that are listed beside one.
-const maxQueue = 50
+// maxQueuePages bounds the pages of the inbox in which an approval is looked for.
+const maxQueuePages = 4
 
 // decidedBefore returns the decisions about calls of the same tools, those for the same agent first.
 func decidedBefore(v *service.Approval, all []*service.Approval, tools map[string]bool) (list []before) {

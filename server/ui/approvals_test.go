@@ -2,10 +2,13 @@ package ui_test
 
 import (
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -506,6 +509,76 @@ func (h *house) lost(run service.Run) {
 }
 
 // With notifications on, one appears for a new approval while the person does not look at the page, and leads to it.
+// Of many approvals, pages show each once, while others decide; pages that are open follow.
+func TestN25_ApprovalsPages(t *testing.T) {
+	h := open(t, deciders, "")
+	const many = 120
+	ann := h.token("ann")
+	pages := func() (all [][]string, at []string) {
+		for next := "/approvals"; next != ""; {
+			status, _, body := h.get(ann, next)
+			if status != http.StatusOK || len(all) > many {
+				t.Fatalf("%s: %d", next, status)
+			}
+			at, next = append(at, next), ""
+			var ids []string
+			for _, m := range itemID.FindAllStringSubmatch(body, -1) {
+				ids = append(ids, m[1])
+			}
+			if m := nextPage.FindStringSubmatch(body); m != nil {
+				next = html.UnescapeString(m[1])
+			}
+			all = append(all, ids)
+		}
+		return all, at
+	}
+	var want []string // newest first
+	for range many {
+		want = append(want, h.ask("ann", "two").Pending.ApprovalID)
+	}
+	slices.Reverse(want)
+	all, at := pages()
+	if got := slices.Concat(all...); !slices.Equal(got, want) || len(all) != 3 || len(all[0]) != 50 {
+		t.Fatalf("%d approvals on %d pages, want %d", len(got), len(all), many)
+	}
+	tab := h.tab("ann", browsertest.Options{})
+	tab.Visit(h.url + at[1])
+	tab.Wait("[data-ready] #inbox a[rel=next]")
+	tab.Axe()
+	tab.Shot("inbox-page")
+	mine, older := all[1][20], all[1][49]
+	first, err := h.service.Approval(t.Context(), root, all[0][0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.post(ann, "/api/approvals/"+first.ID, `{"decision":"deny","digest":"`+first.Digest+`"}`, nil)
+	tab.Visit(h.url + "/approvals/" + mine)
+	tab.Wait(`a[rel=prev][href$="` + all[1][19] + `"]`)
+	tab.Wait(`a[rel=next][href$="` + all[1][21] + `"]`)
+	tab.Visit(h.url + "/approvals/" + older)
+	tab.Wait(`a[rel=next][href$="` + all[2][0] + `"]`)
+	watching := h.tab("ann", browsertest.Options{})
+	watching.Visit(h.url + at[1])
+	watching.Wait("[data-ready] #item-" + mine)
+	tab.Visit(h.url + at[1])
+	send(tab, "#item-"+mine)
+	press(tab, "[name=do][value=deny]")
+	tab.WaitText(".notice-good", "Denied")
+	watching.Until(`!document.getElementById("item-` + mine + `")`)
+	got, _ := pages()
+	for _, id := range []string{first.ID, mine} {
+		want = slices.DeleteFunc(want, func(one string) bool { return one == id })
+	}
+	if !slices.Equal(slices.Concat(got...), want) {
+		t.Errorf("%d approvals, want %d", len(slices.Concat(got...)), len(want))
+	}
+}
+
+var (
+	itemID   = regexp.MustCompile(`id="item-(apr_[0-9A-Z]+)"`)
+	nextPage = regexp.MustCompile(`rel="next" href="([^"]+)"`)
+)
+
 func TestN25_Notifications(t *testing.T) {
 	h := open(t, deciders, "")
 	tab := h.tab("ann", browsertest.Options{})

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -168,12 +169,14 @@ func (p *page) done(to string) error {
 // failure is the data of the template error.
 type failure struct {
 	Status    int
+	Text      string // key of the sentence about it
 	Code      toolcrib.Code
-	Message   string
+	Message   string // of the service, in English
 	RequestID string
 	Ref       string
 	Retry     time.Duration
 	Back      string // where to go instead
+	Whole     bool   // it is a page, whose heading is Text
 	SignIn    string // where to sign in, if that is missing
 }
 
@@ -189,6 +192,7 @@ func (p *page) fail(err error) {
 	if p.enhanced() {
 		text, err = p.templates.execute(p.language, "error", "failure", f)
 	} else {
+		f.Whole = true
 		text, err = p.templates.execute(p.language, "error", "layout", p.view("error", f))
 	}
 	if err != nil {
@@ -204,7 +208,10 @@ func (p *page) failureOf(err error) *failure {
 	e := p.Readable(p.Request, err)
 	f := &failure{
 		Status: statusOf(e.Code), Code: e.Code, Message: e.Message, RequestID: p.ID, Ref: e.Ref, Retry: e.RetryAfter,
-		Back: "/",
+		Back: "/", Text: "error.code_" + string(e.Code),
+	}
+	if _, ok := p.texts[f.Text]; !ok {
+		f.Text = "error.status_" + strconv.Itoa(f.Status)
 	}
 	if back, err := url.Parse(p.R.Referer()); err == nil && back.Host == p.R.Host && p.R.Method != http.MethodGet {
 		f.Back = local(back.RequestURI())

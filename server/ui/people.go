@@ -92,7 +92,8 @@ type personView struct {
 	Tokens      tokensView
 	All         []people.Group
 	Trusts      []string
-	Self        bool // who looks at it
+	Self        bool   // who looks at it
+	Removing    string // key of the text about removing the user
 	Said        string
 }
 
@@ -105,6 +106,9 @@ func (p *page) showPerson(link *people.PasswordLink) (err error) {
 		return err
 	}
 	v.Mine, v.Self = grantsOf(v.Effective), v.Name == p.Who.User
+	if v.Removing = "people.remove_text"; p.Web.HasProvider() && p.Service.Env.Config.Server.OIDC.Create {
+		v.Removing = "people.remove_returns"
+	}
 	if said := p.R.URL.Query().Get("said"); said == "added" || said == "saved" {
 		v.Said = said
 	}

@@ -162,17 +162,37 @@ func useLink(p *page) error {
 	from, password := p.Web.Address(p.R), p.R.PostFormValue("password")
 	if v.User, err = p.Service.People.LinkUser(p, v.Link, from); err == nil && p.R.PostForm.Has("password") {
 		if _, err = p.Service.People.UseLink(p, v.Link, password, from); err == nil {
-			if _, err := p.Web.SignIn(p.W, p.R, v.User, password); err != nil { // after too many failures of this name
-				return p.done(signInPath)
-			}
-			return p.done("/")
+			return p.linkUsed(v.User, password)
 		}
 	}
 	if err != nil {
-		v.Error = p.failureOf(err)
+		if v.Error = p.failureOf(err); v.Error.Code == toolcrib.CodeUnauthorized {
+			v.Error.Text = "signin.link_wrong"
+		}
 		return p.showLink(v.Error.Status, v)
 	}
 	return p.showLink(http.StatusOK, v)
+}
+
+// linkUsed signs in after a password was set, and leads to the tokens that remain valid, if there are any.
+func (p *page) linkUsed(user, password string) error {
+	who, next := toolcrib.Principal{User: user}, "/"
+	if p.R.PostForm.Has("revoke") {
+		if _, err := p.Service.People.RevokeOwnTokens(p, who); err != nil {
+			return err
+		}
+	}
+	left, err := p.Service.People.ValidTokens(p, who)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		next = "/account?said=" + saidPassword
+	}
+	if _, err := p.Web.SignIn(p.W, p.R, user, password); err != nil { // after too many failures of this name
+		next = toSignIn(next)
+	}
+	return p.done(next)
 }
 
 // linkToken returns the token of a link, which may be a whole address.

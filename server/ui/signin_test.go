@@ -240,11 +240,8 @@ func (h *house) usedBefore(user string, ago time.Duration) (at time.Time) {
 
 func TestPasswordLink(t *testing.T) {
 	h := open(t, map[string]string{"default": hello}, "")
-	h.token("ann")
-	link, err := h.service.People.PasswordLink(t.Context(), root, "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := h.token("ann")
+	link := h.link("ann")
 	tab := h.visitor(browsertest.Options{})
 	tab.Expect("400")
 	tab.Visit(h.url + link.Link)
@@ -260,12 +257,37 @@ func TestPasswordLink(t *testing.T) {
 	tab.WaitText(".notice-bad", "12")
 	tab.Type("#password", password)
 	send(tab, ".primary")
+	at(tab, "/account?said=password")
+	tab.WaitText("#said", "One access token remains valid")
+	if code, _ := h.program(token, "GET", "/api/me", ""); code != 200 {
+		t.Errorf("a token that was not to be revoked: %d", code)
+	}
+	tab.Visit(h.url + h.link("ann").Link)
+	tab.Wait("#password")
+	tab.Type("#password", password)
+	tab.Click("[name=revoke]")
+	send(tab, ".primary")
 	at(tab, "/")
+	if code, _ := h.program(token, "GET", "/api/me", ""); code != 401 {
+		t.Errorf("a token that was to be revoked: %d", code)
+	}
 	again := h.visitor(browsertest.Options{NoScript: true, Language: "de"})
 	again.Visit(h.url + "/password")
 	again.Type("#link", h.url+link.Link)
 	send(again, ".primary")
-	again.WaitText(".notice-bad", "the link is not valid")
+	again.WaitText(".notice-bad strong", "Dieser Link ist ungültig")
+	again.WaitText(".notice-bad [lang=en]", "the link is not valid")
+	again.Shot("password-link-used")
+}
+
+// link returns a new link by which a user sets a password.
+func (h *house) link(user string) people.PasswordLink {
+	h.t.Helper()
+	link, err := h.service.People.PasswordLink(h.t.Context(), root, user)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return link
 }
 
 // A person whom the provider knows sees only their own runs. Signing out there too is a click away.

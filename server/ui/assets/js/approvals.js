@@ -6,7 +6,8 @@ const settle = 600; // milliseconds in which a key that is held does not decide 
 export default function (root) {
   const began = performance.now();
   const id = root.dataset.approval;
-  let known = id ? null : [...root.querySelectorAll("#inbox a[id]")].map((item) => item.id.slice("item-".length));
+  const whole = !id && !location.search && !root.querySelector("#inbox a[rel=next]"); // the inbox shows all that wait
+  let known = whole ? [...root.querySelectorAll("#inbox a[id]")].map((item) => item.id.slice("item-".length)) : null;
   let over = false;
 
   document.addEventListener("toolcrib:waiting", async ({ detail: ids }) => {

@@ -8,6 +8,7 @@ export default function playground(form) {
   const key = form.dataset.draft;
 
   // The draft stays over an error, a reload and an expired session.
+  if (prompt.value !== prompt.defaultValue) sessionStorage.setItem(key, prompt.value); // typed while this was loading
   prompt.value ||= sessionStorage.getItem(key) ?? "";
   prompt.addEventListener("input", () => sessionStorage.setItem(key, prompt.value));
   form.dataset.part = "stay";
