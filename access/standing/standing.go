@@ -102,10 +102,11 @@ func New(o Options) (*People, error) {
 
 // Standing implements [gate.People]. The principal of a user of the operating system and of
 // anonymous is used as it is (but anonymous is never an administrator); a user of the
-// directory has the current rights; the principal of a node has the trust of today, as long as the node may
-// do something; the principal of an unknown name is used as it is, but is not an administrator. A disabled or removed user, a name that looks like that of a
-// user, and a token that is not valid for the principal now, may do nothing. A token used to
-// sign in is valid until it is revoked, even after it has expired.
+// directory has the current rights; the principal of a node has its current trust, as long as
+// the node may do something; the principal of an unknown name is used as it is, but is not an
+// administrator. A disabled or removed user, a name that looks like that of a user, and a token
+// that is not valid for the principal now, may do nothing. A token used to sign in is valid until
+// it is revoked, even after it has expired.
 func (p *People) Standing(ctx context.Context, who toolcrib.Principal) (gate.Standing, error) {
 	if who.TokenID() == "" && (Local(who.User) || who.User == Anonymous) {
 		return gate.Standing{Principal: outside(who)}, nil

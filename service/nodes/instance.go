@@ -124,8 +124,8 @@ func (n *Nodes) Server() *Instance {
 type Serve func(ctx context.Context, who toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error)
 
 // Offer offers a capability. grants are what serving it needs, such as the name of a tool; with none, nothing is
-// granted. A call ends when a node on its way is no longer trusted as far as the capability needs, or when its token is no
-// longer valid.
+// granted. A call ends when a node on its way is no longer trusted as far as the capability needs, or when its token is
+// no longer valid.
 func (i *Instance) Offer(d bus.Descriptor, grants []string, serve Serve) error {
 	required := d.Trust
 	if required == "" {
@@ -183,7 +183,7 @@ func (n *Nodes) Principal(ctx context.Context, c *bus.Caller, grants []string) (
 	return who, err
 }
 
-// standing returns the principal of a call with its current rights. The error has the code given if there are none, or
+// standing returns the principal of a call with its current rights. The error has the code given if it has none, or
 // that of the token.
 func (n *Nodes) standing(
 	ctx context.Context, who toolcrib.Principal, claims *access.Claims, code toolcrib.Code,

@@ -113,7 +113,7 @@ func TestH19_TrustOfAllOnTheWay(t *testing.T) {
 	}
 }
 
-// A run that goes on later has the trust of the node today.
+// A run that continues later has the current trust of the node.
 func TestH19_TrustOfToday(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
 	a, _ := serve(t, c.URL(), "alpha")

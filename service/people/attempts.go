@@ -93,8 +93,7 @@ func unknown(name, from string) []counter {
 // known returns the counter of a session or a browser of a user, by its ID.
 func known(id string) []counter { return []counter{newCounter("known "+id, ofKnown)} }
 
-// browsersOf returns the counter of all known browsers of a user. It bounds who has many of them, by another way to sign
-// in.
+// browsersOf returns the counter of all known browsers of a user. It bounds somebody who has collected many of them.
 func browsersOf(user string) counter { return newCounter("browsers of "+user, ofName) }
 
 func clipName(name string) string { return name[:min(len(name), access.MaxName+1)] }

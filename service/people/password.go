@@ -62,7 +62,7 @@ type link struct {
 	Expires time.Time `json:"expires_at"`
 }
 
-// tag distinguishes a password from those before and after it; "" if there is none.
+// tag distinguishes a password from those before and after it. It is "" without a password.
 func (c *credential) tag() string {
 	if c.Hash == "" {
 		return ""
