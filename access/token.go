@@ -47,7 +47,7 @@ const DefaultAudience = "toolcrib"
 // by a node, which alone accepts it, and its subject is the key of a node, or [Bearer].
 const (
 	BusAudience = "bus"
-	BusPrefix   = "hntoken://v1/"
+	BusPrefix   = guard.BusTokenPrefix
 )
 
 // prefixOf returns the beginning of tokens for an audience.

@@ -55,8 +55,8 @@ const minEncodedBytes = 8
 // base64 (standard and URL, padded or not, also inside longer data such as
 // "user:password"); of a secret of several lines also its long words.
 // Overlapping secrets become one mark, that of the first. The marks themselves are left
-// alone, so masking twice changes nothing. Text in the form of an access token
-// ([TokenPrefix] and three parts of base64url) is always masked.
+// alone, so masking twice changes nothing. Text in the form of a token or an invite
+// ([TokenPrefix], [BusTokenPrefix], [InvitePrefix]) is always masked.
 //
 // [Masker.Learn] adds secrets to a Masker that is in use, for all who share it. A Masker is
 // safe for concurrent use, must not be copied, and its zero value is ready for use. A nil
@@ -151,7 +151,10 @@ func (k *spellings) with(more []Secret) *spellings {
 // newSpellings expects sorted and usable secrets.
 func newSpellings(secrets []Secret) *spellings {
 	k := &spellings{secrets: secrets}
-	marks := []form{{Mark(tokenName), tokenName}}
+	var marks []form
+	for _, f := range tokenForms {
+		marks = append(marks, form{Mark(f.name), f.name})
+	}
 	var long []form
 	for _, s := range secrets {
 		marks = append(marks, form{Mark(s.Name), s.Name})

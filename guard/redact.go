@@ -43,7 +43,8 @@ var (
 	authScheme = lazily(`(?i)\b((?:Bearer|Basic|Digest|Token)[ \t]+)[A-Za-z0-9._~+/=-]{8,}`)
 	authHeader = lazily(`(?i)((?:authorization|cookie|x-api-key)["']?[ \t]*[=:][ \t]*["']?)([^\r\n"']+)`)
 	knownToken = lazily(`\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|[sp]k-[A-Za-z0-9_-]{16,}|(?:sk|gsk|hf)_[A-Za-z0-9_]{16,}|xai-[A-Za-z0-9_-]{16,}|key-[A-Za-z0-9]{24,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+)|` +
-		TokenPrefix + `[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
+		`(?:` + TokenPrefix + `|` + BusTokenPrefix + `)[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+|` +
+		InvitePrefix + `[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 	privateKey = lazily(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
 )
 

@@ -7,35 +7,57 @@ import (
 	"unicode/utf8"
 )
 
-// Access tokens are masked by their form, because one in a prompt or a file is not known
+// Tokens are masked by their form, because one in a prompt or a file is not known
 // as a secret.
 const (
 	// TokenPrefix begins every access token; three parts of base64url follow, separated by
 	// dots.
 	TokenPrefix = "toolcrib_v1_"
+	// BusTokenPrefix begins a token for the bus, with the same parts.
+	BusTokenPrefix = "hntoken://v1/"
+	// InvitePrefix begins an invite for a node, with two parts.
+	InvitePrefix = "tcinvite://v1/"
 	// tokenName is the name of an access token in its mark.
 	tokenName = "access_token"
 	// MaxTokenBytes bounds a token, so that servers and proxies accept the header with it.
 	MaxTokenBytes = 7 << 10
-	tokenParts    = 3
+	tokenParts    = 3 // at most
 )
+
+// tokenForm is a form of tokens.
+type tokenForm struct {
+	prefix, name string
+	parts        int
+}
+
+var tokenForms = [...]tokenForm{
+	{TokenPrefix, tokenName, tokenParts}, {BusTokenPrefix, "bus_token", tokenParts}, {InvitePrefix, "invite", 2},
+}
 
 // tokenChar reports whether a byte can be in a part of a token.
 func tokenChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// appendTokens appends the access tokens in s, each as a stretch. The parts are read once,
-// so that a text of many prefixes takes no longer than another.
+// appendTokens appends the tokens in s, each as a stretch.
 func appendTokens[T bytestring](all []found, s T) []found {
+	for _, f := range tokenForms {
+		all = appendForm(all, s, f)
+	}
+	return all
+}
+
+// appendForm appends the tokens of a form. The parts are read once,
+// so that a text of many prefixes takes no longer than another.
+func appendForm[T bytestring](all []found, s T, f tokenForm) []found {
 	var ends [tokenParts]int // ends of the part that contains the last prefix, and of the parts after it
 	for i := 0; ; {
-		at := indexToken(s[i:])
+		at := index(s[i:], f.prefix)
 		if at < 0 {
 			return all
 		}
 		at += i
-		i = at + len(TokenPrefix)
+		i = at + len(f.prefix)
 		if ends[0] <= i {
 			from := i
 			for k := range ends {
@@ -48,43 +70,52 @@ func appendTokens[T bytestring](all []found, s T) []found {
 				}
 			}
 		}
-		whole := ends[0] > i && ends[1] > ends[0]+1 && ends[2] > ends[1]+1
-		if most := at + MaxTokenBytes; whole && ends[1]+2 <= most {
-			all = append(all, found{at, min(ends[2], most), tokenName})
+		last := f.parts - 1
+		whole := ends[0] > i
+		for k := 1; k <= last; k++ {
+			whole = whole && ends[k] > ends[k-1]+1
+		}
+		if most := at + MaxTokenBytes; whole && ends[last-1]+2 <= most {
+			all = append(all, found{at, min(ends[last], most), f.name})
 		}
 		i = at + 1
 	}
 }
 
-// indexToken returns the position of the next prefix in s, or -1.
-func indexToken[T bytestring](s T) int {
+// index returns the position of prefix in s, or -1.
+func index[T bytestring](s T, prefix string) int {
 	switch s := any(s).(type) {
 	case string:
-		return strings.Index(s, TokenPrefix)
+		return strings.Index(s, prefix)
 	case []byte:
-		return bytes.Index(s, []byte(TokenPrefix))
+		return bytes.Index(s, []byte(prefix))
 	}
-	return strings.Index(string(s), TokenPrefix)
+	return strings.Index(string(s), prefix)
 }
 
 // openTokens matches the end of a text that more text could make a token, or a longer one.
-var openTokens = lazily(TokenPrefix + `(?:[A-Za-z0-9_-]+\.){0,2}[A-Za-z0-9_-]*$`)
+var openTokens = lazily(`(?:` + TokenPrefix + `|` + BusTokenPrefix + `|` + InvitePrefix +
+	`)(?:[A-Za-z0-9_-]+\.){0,2}[A-Za-z0-9_-]*$`)
 
 // openToken returns where a token begins that more text could complete or extend,
 // or len(s).
 func openToken(s string) int {
 	tail := max(0, len(s)-MaxTokenBytes+1)
-	if strings.Contains(s[tail:], TokenPrefix) {
-		if at := openTokens().FindStringIndex(s[tail:]); at != nil {
-			return tail + at[0]
+	open := len(s)
+	for _, f := range tokenForms {
+		if strings.Contains(s[tail:], f.prefix) {
+			if at := openTokens().FindStringIndex(s[tail:]); at != nil {
+				return tail + at[0]
+			}
+		}
+		for n := min(len(f.prefix)-1, len(s)); n > 0; n-- {
+			if strings.HasSuffix(s, f.prefix[:n]) {
+				open = min(open, len(s)-n)
+				break
+			}
 		}
 	}
-	for n := min(len(TokenPrefix)-1, len(s)); n > 0; n-- {
-		if strings.HasSuffix(s, TokenPrefix[:n]) {
-			return len(s) - n
-		}
-	}
-	return len(s)
+	return open
 }
 
 // maxMarkText bounds the name in a mark that [FindMark] recognizes, in characters.

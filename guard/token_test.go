@@ -58,6 +58,35 @@ func TestM16_TokensAreMaskedByTheirForm(t *testing.T) {
 	}
 }
 
+func TestM16_BusTokensAndInvitesAreMasked(t *testing.T) {
+	m := NewMasker()
+	for text, want := range map[string]string{
+		BusTokenPrefix + "e30.e30.c2ln":        "a " + Mark("bus_token") + " b",
+		BusTokenPrefix + "e30.e30":             "a " + BusTokenPrefix + "e30.e30 b",
+		InvitePrefix + "Fh2k-_Z.ABCDEFGHIJKL":  "a " + Mark("invite") + " b",
+		InvitePrefix + "Fh2k-_Z.ABCDEFGHIJKL.": "a " + Mark("invite") + ". b",
+		InvitePrefix + "Fh2k-_Z.":              "a " + InvitePrefix + "Fh2k-_Z. b",
+	} {
+		text = "a " + text + " b"
+		if got := m.Mask(text); got != want {
+			t.Errorf("Mask(%q) = %q, want %q", text, got, want)
+		}
+		if got := m.Mask(want); got != want {
+			t.Errorf("masked twice: %q, want %q", got, want)
+		}
+		s, out := m.Stream(), ""
+		for _, r := range text {
+			out += s.Write(string(r))
+		}
+		if out += s.Flush(); out != want {
+			t.Errorf("in pieces %q, want %q", out, want)
+		}
+		if got := RedactText(text); strings.Contains(want, "[secret:") && !strings.Contains(got, Redacted) {
+			t.Errorf("RedactText(%q) = %q", text, got)
+		}
+	}
+}
+
 func TestM16_TokenStream(t *testing.T) {
 	token := aToken
 	for size := range 40 {

@@ -21,7 +21,7 @@ import (
 
 // InvitePrefix begins the text of an invite; the key of the node that invites and a secret follow, with a dot between
 // them.
-const InvitePrefix = "tcinvite://v1/"
+const InvitePrefix = guard.InvitePrefix
 
 // Bounds of invites.
 const (

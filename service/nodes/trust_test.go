@@ -64,7 +64,8 @@ func TestH19_TrustOfAllOnTheWay(t *testing.T) {
 		code toolcrib.Code
 	}{
 		{
-			"the origin is a member", origin, bus.Request{Name: parse(t, "test.pass@1.0"), To: middle.Key(), Timeout: time.Minute},
+			"the origin is a member", origin,
+			bus.Request{Name: parse(t, "test.pass@1.0"), To: middle.Key(), Timeout: time.Minute},
 			func() { setTrust(t, a, origin, toolcrib.TrustMember, "") }, toolcrib.CodeRevoked,
 		},
 		{
