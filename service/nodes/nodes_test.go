@@ -590,4 +590,7 @@ func TestH18_BusIsGoneAtTheStart(t *testing.T) {
 	if rest, err := a.BusTrace(t.Context(), root, last.Seq); err != nil || len(rest.Entries) != 0 {
 		t.Errorf("after the last: %+v, %v", rest.Entries, err)
 	}
+	if all, err := a.BusTrace(t.Context(), root, last.Seq+1000); err != nil || len(all.Entries) == 0 {
+		t.Errorf("after a call of an earlier server: %+v, %v", all.Entries, err)
+	}
 }

@@ -150,6 +150,9 @@ func (i *Instance) Trace(who toolcrib.Principal, after int64) (t Trace, err erro
 	t = Trace{Entries: []TraceEntry{}, Counters: append([]bus.Counter{}, i.Counters()...)}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if after > i.traces { // of a server before this one
+		after = 0
+	}
 	for _, e := range i.traced {
 		if e.Seq > after {
 			t.Entries = append(t.Entries, e)
