@@ -23,7 +23,7 @@ type Offer struct {
 	Params        JSON     `yaml:"params" null:"true" default:"null" format:"object"`
 	Trust         string   `yaml:"trust_required" default:"member" enum:"member|trusted|anchor|self"`
 	MaxConcurrent int      `yaml:"max_concurrent" default:"16" min:"1" max:"10000"`
-	Timeout       Duration `yaml:"timeout" default:"30s" min:"1ms" max:"24h"`
+	Timeout       Duration `yaml:"timeout" default:"30s" min:"1ms" max:"1h"`
 	Idempotent    bool     `yaml:"idempotent" default:"false"`
 }
 
