@@ -228,9 +228,10 @@ func statusOf(code toolcrib.Code) int {
 	switch code {
 	case toolcrib.CodeBadRequest, toolcrib.CodeSchemaMismatch:
 		return http.StatusBadRequest
-	case toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired:
+	case toolcrib.CodeUnauthorized, toolcrib.CodeTokenInvalid, toolcrib.CodeTokenRevoked, toolcrib.CodeTokenExpired,
+		toolcrib.CodeSignature:
 		return http.StatusUnauthorized
-	case toolcrib.CodeForbidden, toolcrib.CodeScopeInsufficient:
+	case toolcrib.CodeForbidden, toolcrib.CodeScopeInsufficient, toolcrib.CodeRevoked, toolcrib.CodeFederation:
 		return http.StatusForbidden
 	case toolcrib.CodeNotFound:
 		return http.StatusNotFound
@@ -238,11 +239,13 @@ func statusOf(code toolcrib.Code) int {
 		return http.StatusRequestTimeout
 	case toolcrib.CodeConflict:
 		return http.StatusConflict
+	case toolcrib.CodeExpired:
+		return http.StatusGone
 	case toolcrib.CodeTooLarge:
 		return http.StatusRequestEntityTooLarge
 	case toolcrib.CodeRateLimited, toolcrib.CodeCapacityExceeded:
 		return http.StatusTooManyRequests
-	case toolcrib.CodeOverloaded:
+	case toolcrib.CodeOverloaded, toolcrib.CodePartition:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
