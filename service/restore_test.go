@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -29,6 +30,10 @@ func TestRestore_EndsSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	link, err := s.People.PasswordLink(ctx, root, "anna")
+	if err != nil {
+		t.Fatal(err)
+	}
 	backup := filepath.Join(dir, "backup.tar")
 	if _, err := s.Backup(ctx, root, backup); err != nil {
 		t.Fatal(err)
@@ -46,6 +51,8 @@ func TestRestore_EndsSessions(t *testing.T) {
 	}
 	_, _, err = restored.People.ActBySession(ctx, in.Cookie, true)
 	has(t, "the session", err, toolcrib.CodeUnauthorized)
+	_, err = restored.People.LinkUser(ctx, strings.TrimPrefix(link.Link, people.LinkPath), "192.0.2.1")
+	has(t, "the link", err, toolcrib.CodeUnauthorized)
 	if _, err := restored.People.SignIn(ctx, "anna", password, people.Client{Address: "192.0.2.1"}); err != nil {
 		t.Error(err)
 	}

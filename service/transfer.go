@@ -23,6 +23,7 @@ import (
 	"github.com/toolcrib/toolcrib/journal/inmemory"
 	"github.com/toolcrib/toolcrib/secret"
 	"github.com/toolcrib/toolcrib/service/env"
+	"github.com/toolcrib/toolcrib/service/people"
 	"github.com/toolcrib/toolcrib/store"
 	"github.com/toolcrib/toolcrib/store/sqlite"
 )
@@ -402,21 +403,31 @@ func emptyFolder(dir string) error {
 	return err
 }
 
-// dropSessions ends the sessions of browsers in a restored database: those that have ended since the backup would be
-// back.
+// dropSessions ends the sessions of browsers in a restored database, the links that set a password, and the invites of
+// nodes: those that were used since the backup would be back.
 func dropSessions(ctx context.Context, path string) (err error) {
 	s, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	all, err := s.SomeFiles(ctx, env.SessionFolder, env.SessionFolder)
-	for name := range all {
-		if err == nil {
-			err = s.ChangeFile(ctx, name, func([]byte) ([]byte, error) { return nil, nil })
+	for folder, change := range map[string]func([]byte) ([]byte, error){
+		env.SessionFolder: nil, env.InvitesFolder: nil, env.PasswordFolder: people.WithoutLink,
+	} {
+		if change == nil {
+			change = func([]byte) ([]byte, error) { return nil, nil }
+		}
+		all, err := s.SomeFiles(ctx, folder, folder)
+		if err != nil {
+			return err
+		}
+		for name := range all {
+			if err := s.ChangeFile(ctx, name, change); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // checkRestored opens the content of a backup, and compares it with its head.

@@ -104,11 +104,25 @@ func (s *People) changeCredential(ctx context.Context, user string, change func(
 		if err := change(&c); err != nil {
 			return nil, err
 		}
-		if c.Hash == "" && c.Link == nil {
-			return nil, nil
-		}
-		return json.Marshal(c)
+		return c.stored()
 	})
+}
+
+func (c *credential) stored() ([]byte, error) {
+	if c.Hash == "" && c.Link == nil {
+		return nil, nil
+	}
+	return json.Marshal(c)
+}
+
+// WithoutLink removes the link from the stored content of a password.
+func WithoutLink(stored []byte) ([]byte, error) {
+	var c credential
+	if err := json.Unmarshal(stored, &c); err != nil {
+		return nil, err
+	}
+	c.Link = nil
+	return c.stored()
 }
 
 // CheckPassword returns an error that says why a password cannot be set, or nil.
