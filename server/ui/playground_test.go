@@ -180,7 +180,7 @@ func TestPlayground_Tools(t *testing.T) {
 	tab.Until(`!document.querySelector("input[name=tool][value=list_directory]").checked`)
 	tab.Click("#without > summary")
 	tab.WaitText("#without", "get_env")
-	tab.WaitText(".tool-list", "no changes")
+	tab.WaitText(".pick-list", "no changes")
 	tab.Shot("play-tools")
 	tab.Axe()
 	tab.Type("#prompt", "look")
@@ -236,6 +236,7 @@ func TestPlayground_Interrupted(t *testing.T) {
 		tab.Expect(text)
 	}
 	tab.Visit(h.url + "/")
+	tab.Wait("#ask[data-part=stay]") // by the module
 	tab.Type("#prompt", "typed while the server is away")
 	tab.Until("sessionStorage.length > 0")
 	h.stop()
@@ -245,6 +246,7 @@ func TestPlayground_Interrupted(t *testing.T) {
 	tab.Click("#ask .primary")
 	tab.WaitText(".answer", "first answer")
 
+	tab.Wait("#ask[data-part=stay]")
 	tab.Type("#prompt", "typed without rights")
 	if _, _, err := h.service.People.EditUser(t.Context(), root, "ann", access.Edit{Disabled: new(true)}); err != nil {
 		t.Fatal(err)
