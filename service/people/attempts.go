@@ -24,9 +24,9 @@ type limit struct {
 
 // Who does not know the password must not be able to keep its owner out. So a session, and a browser in which the user
 // has signed in before, are counted by themselves, and all others by their address, and by name and address together.
-// The bound by name alone, for guesses from very many addresses, delays them, and also the owner in a new
-// browser: after ofName.free failures one guess each 30 seconds is checked, which is 3,000 on the first day and 2,880 on
-// each further one.
+// The bound by name alone, for guesses from very many addresses, delays them, and also the owner in a new browser:
+// after ofName.free failures one guess each 30 seconds is checked, which is 3,000 on the first day and 2,880 on each
+// further one.
 var (
 	ofAddress = limit{free: 30, longest: 15 * time.Minute}
 	ofPair    = limit{free: 5, longest: 15 * time.Minute, proven: true}
