@@ -22,7 +22,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/tui"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
-	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
@@ -168,8 +167,7 @@ func (a *app) checkConfig() (any, func(), error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		notices = append(notices, unknown...)
-		notices = slices.Concat(notices, models.UnusableProviders(c), env.ClearNotify(c))
+		notices = slices.Concat(notices, unknown, env.ClearNotify(c))
 	}
 	for _, text := range notices {
 		a.note(text)

@@ -171,19 +171,6 @@ func (s *Models) modelsOf(m *Choice, agent *toolcrib.Agent, tell func(string)) (
 	return all, nil
 }
 
-// UnusableProviders returns the configured providers whose type this version does not support.
-func UnusableProviders(c *config.Config) []string {
-	var out []string
-	for _, name := range c.ProviderNames() {
-		if t := c.Providers[name].Type; !SupportedType(t) {
-			key := "providers." + name
-			out = append(out, fmt.Sprintf("%s: %s: this version cannot use type %s; it can use %s",
-				c.Position(key), key, t, strings.Join(SupportedTypes(), ", ")))
-		}
-	}
-	return out
-}
-
 // resolveModel resolves a model by its name. The error names a similar model, or lists the supported types of
 // providers.
 func (s *Models) resolveModel(ref string) (config.ResolvedModel, error) {
