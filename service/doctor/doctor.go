@@ -364,11 +364,8 @@ func (d *Doctor) ExamineProviders(ctx context.Context, who toolcrib.Principal) (
 	c, seen := d.Env.Config, map[string]bool{}
 	for _, name := range c.ProviderNames() {
 		seen[name] = true
-		if t := c.Providers[name].Type; !models.SupportedType(t) {
-			out = append(out, Finding{
-				Check: name, Detail: "type " + t + ": this version cannot use it",
-				Fix: "use a provider of type " + strings.Join(models.SupportedTypes(), ", "),
-			})
+		if t, _ := providers.Of(c.Providers[name].Type); t.OnBus && c.Bus.URL.IsEmpty() {
+			out = append(out, Finding{Check: name, Detail: "there are no other nodes without bus.url", Fix: "set bus.url"})
 			continue
 		}
 		out = append(out, d.checkProvider(ctx, name, c.Providers[name], usedModels(c, name)))
@@ -378,7 +375,7 @@ func (d *Doctor) ExamineProviders(ctx context.Context, who toolcrib.Principal) (
 		switch {
 		case err != nil:
 			out = append(out, Finding{Check: ref, Detail: err.Error(), Fix: "correct the agent's model"})
-		case !seen[r.ProviderName] && models.SupportedType(r.Provider.Type):
+		case !seen[r.ProviderName]:
 			seen[r.ProviderName] = true
 			out = append(out, d.checkProvider(ctx, r.ProviderName, r.Provider, usedModels(c, r.ProviderName)))
 		}
