@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
+	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
@@ -32,6 +33,7 @@ var asJSON = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[any]():             anyJSON,
 	reflect.TypeFor[[]byte]():          {Type: "string", Format: "byte"},
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+	reflect.TypeFor[bus.Name]():        {Type: "string"},
 	reflect.TypeFor[int64]():           {Type: "integer", Format: "int64"},
 	reflect.TypeFor[float64]():         {Type: "number", Format: "double"},
 	reflect.TypeFor[api.ToolChoice](): {AnyOf: []*jsonschema.Schema{

@@ -217,8 +217,9 @@ func (h *seen) rows() map[string]row {
 			query: []string{"user=ann.private", "run=" + runs[0]},
 			shows: []string{"ann.private", runs[0], file},
 		},
-		"GET /api/me":  {},
-		"GET /api/bus": {}, "GET /api/bus/capabilities": {query: []string{"node=x"}}, "GET /api/bus/trace": {},
+		"GET /api/me":               {},
+		"POST /api/channels/{name}": {of: []string{"x"}, bodies: []string{`{"chat":"c","sender":"s","text":"x"}`}},
+		"GET /api/bus":              {}, "GET /api/bus/capabilities": {query: []string{"node=x"}}, "GET /api/bus/trace": {},
 
 		"POST /api/sign-in":  {bodies: []string{`{"user":"ann.private","password":"wrong wrong wrong"}`, `{"token":"x"}`}},
 		"POST /api/sign-out": {}, "GET /api/web-sessions": {query: []string{"user=ann.private", "user=*"}},

@@ -79,20 +79,20 @@ func (a *app) busCapabilitiesCommand(cmd *cobra.Command) {
 			}
 			var trusted []nodes.Capability
 			for _, k := range found {
-				if k.Local || k.Trust != toolcrib.TrustUnknown {
+				if k.Local || k.NodeTrust != toolcrib.TrustUnknown {
 					trusted = append(trusted, k)
 				}
 			}
 			return trusted, nil
 		},
 		func(k *nodes.Capability) []string {
-			trust := nodes.LevelText(k.Trust)
+			trust := nodes.LevelText(k.NodeTrust)
 			if k.Local {
 				trust = "self"
 			}
 			about, _, _ := strings.Cut(k.Description, "\n")
 			return []string{
-				k.Name.String(), guard.Visible(k.NodeName), string(k.Descriptor.Trust), trust,
+				k.Name.String(), guard.Visible(k.NodeName), string(k.Trust), trust,
 				guard.Visible(guard.Clip(about, 80)),
 			}
 		})

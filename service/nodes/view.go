@@ -85,11 +85,11 @@ func (i *Instance) problem() string {
 // Capability is a capability that this node may call, as front ends show it.
 type Capability struct {
 	bus.Descriptor
-	Node     bus.Key        `json:"node"`
-	NodeName string         `json:"node_name"`
-	Local    bool           `json:"local"` // of this node
-	Trust    toolcrib.Trust `json:"trust"` // of the node, by the register of this one
-	Hash     string         `json:"schema_hash"`
+	Node      bus.Key        `json:"node"`
+	NodeName  string         `json:"node_name"`
+	Local     bool           `json:"local"` // of this node
+	NodeTrust toolcrib.Trust `json:"trust"` // of the node, by the register of this one
+	Hash      string         `json:"schema_hash"`
 }
 
 // Capabilities returns the capabilities that this node may call, for administrators. node is the key of a node, or its
