@@ -224,11 +224,11 @@ func (h *house) usedBefore(user string, ago time.Duration) (at time.Time) {
 	}
 	for name := range all {
 		err := h.service.Env.Store.ChangeFile(h.t.Context(), name, func(before []byte) ([]byte, error) {
-			var w people.WebSession
-			if err := json.Unmarshal(before, &w); err != nil || w.User != user {
-				return nil, fmt.Errorf("%s: the session of %s: %w", name, w.User, err)
+			var w map[string]any // with what only the service knows
+			if err := json.Unmarshal(before, &w); err != nil || w["user"] != user || w["seen_at"] == nil {
+				return nil, fmt.Errorf("%s: the session of %v: %w", name, w["user"], err)
 			}
-			w.Seen = at
+			w["seen_at"] = at
 			return json.Marshal(w)
 		})
 		if err != nil {
