@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ import (
 // target is a node that other keys send messages to, without a node of their own. It trusts the key of seed 1 only.
 type target struct {
 	*Node
-	ahead time.Duration // of its clock
+	ahead atomic.Int64 // nanoseconds // of its clock
 	mu    sync.Mutex
 	sent  map[exchangeID][][]byte
 	last  uint64
@@ -35,7 +36,7 @@ func (g *target) Send(_ Address, message []byte, _ func()) error {
 func (g *target) Broadcast([]byte) error                        { return nil }
 func (g *target) Receive(Address, func([]byte)) (func(), error) { return func() {}, nil }
 func (g *target) MaxBytes() int                                 { return 1 << 20 }
-func (g *target) now() time.Time                                { return time.Now().Add(g.ahead) }
+func (g *target) now() time.Time                                { return time.Now().Add(time.Duration(g.ahead.Load())) }
 func newTarget(t *testing.T) *target {
 	t.Helper()
 	member := testKeys(t, 1).Public()
@@ -273,13 +274,13 @@ func TestReplay_ClockSetBack(t *testing.T) {
 			g.receive(s.raw)
 			synctest.Wait()
 			time.Sleep(3 * replayLasts)
-			g.ahead -= 3 * replayLasts
+			g.ahead.Add(-int64(3 * replayLasts))
 			synctest.Wait()
 		}
 		if ran != 1 {
 			t.Errorf("the call was executed %d times", ran)
 		}
-		g.ahead = 0
+		g.ahead.Store(0)
 		if got := g.call(t, testKeys(t, 1), newTestCall()); got != ResultOK || ran != 2 {
 			t.Errorf("with the right clock: %q", got)
 		}

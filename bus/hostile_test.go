@@ -279,7 +279,7 @@ func TestClockIsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
 		a, b := net.join(t, 0), net.join(t, 1)
-		b.skew = 24 * time.Hour
+		b.skew.Store(int64(24 * time.Hour))
 		ran := false
 		b.offer(t, "test.x@1.0", func(context.Context, *bus.Exchange) (json.RawMessage, error) { ran = true; return nil, nil })
 		settle()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,7 +137,7 @@ type member struct {
 	box   *mailbox
 	trust map[bus.Key]toolcrib.Trust // of others; those that are missing are members
 	token map[string]*access.Claims
-	skew  time.Duration
+	skew  atomic.Int64 // nanoseconds
 	mu    sync.Mutex
 	trace []bus.TraceEvent
 }
@@ -166,7 +167,7 @@ func (n *network) join(t testing.TB, seed byte, change ...func(*bus.Options)) *m
 		Schema: func(schema json.RawMessage) (func(json.RawMessage) error, error) {
 			return gate.CompileSchema(schema, bus.MaxBody)
 		},
-		Now: func() time.Time { return time.Now().Add(m.skew) },
+		Now: func() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) },
 		Trace: func(e bus.TraceEvent) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
