@@ -483,6 +483,7 @@ func TestC16_TwoServers(t *testing.T) {
 		for i := range 5 {
 			w.write(channel.Message{Chat: "5", ID: fmt.Sprint(i), Sender: "11", Text: "Read."})
 			time.Sleep(time.Minute)
+			synctest.Wait()
 		}
 		w.mu.Lock()
 		if n := len(w.sent); w.begun != 5 || n != 10 {
@@ -492,6 +493,7 @@ func TestC16_TwoServers(t *testing.T) {
 		w.mu.Unlock()
 		w.write(channel.Message{Chat: "5", ID: "last", Sender: "11", Text: "Read."})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if w.begun != 6 || len(w.sent) != 12 {
 			t.Errorf("%d requests to begin, %d messages", w.begun, len(w.sent))
 		}
@@ -510,11 +512,13 @@ func TestC16_DecidedElsewhere(t *testing.T) {
 		s := w.start(t, 0, false)
 		defer s.chats.Close()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		press := channel.Message{Chat: "5", ID: "p1", Sender: "11", Press: w.sent[0].Buttons[0].Token, PressID: "p"}
 		other := press
 		other.Chat, other.ID = "6", "p2" // in another chat
 		w.write(other)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		w.mu.Lock()
 		run := w.find("run_1")
 		if run.Pending == nil {
@@ -525,6 +529,7 @@ func TestC16_DecidedElsewhere(t *testing.T) {
 		w.mu.Unlock()
 		w.write(press) // of the question before
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		w.mu.Lock()
 		if run.Pending == nil {
 			t.Error("it is decided")
@@ -538,12 +543,14 @@ func TestC16_DecidedElsewhere(t *testing.T) {
 		w.finish(run) // by another way
 		w.mu.Unlock()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := w.answers(); n["one"] != 1 || len(w.sent) != said+2 {
 			t.Errorf("answers %v of %d", n, len(w.sent)-said)
 		}
 		press.ID = "p3"
 		w.write(press)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if last := w.sent[len(w.sent)-1]; !strings.Contains(last.Text, "not open in this chat") {
 			t.Errorf("%q", last.Text)
 		}
