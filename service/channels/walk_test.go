@@ -42,7 +42,7 @@ type house struct {
 
 // writing is a model that writes a file, which asks, and then says that it has.
 const writing = `
-- {tool_calls: [{name: write_file, arguments: {path: notes.txt, content: "hello‮txt"}}]}
+- {tool_calls: [{name: write_file, arguments: {path: notes.txt, content: "hello\u202etxt"}}]}
 - {text: "It is *written*, see https://example.com."}
 `
 
