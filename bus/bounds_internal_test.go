@@ -36,7 +36,7 @@ func (g *target) Send(_ Address, message []byte, _ func()) error {
 func (g *target) Broadcast([]byte) error                        { return nil }
 func (g *target) Receive(Address, func([]byte)) (func(), error) { return func() {}, nil }
 func (g *target) MaxBytes() int                                 { return 1 << 20 }
-func (g *target) now() time.Time { return time.Now().Add(time.Duration(g.ahead.Load())) }
+func (g *target) now() time.Time                                { return time.Now().Add(time.Duration(g.ahead.Load())) }
 
 func newTarget(t *testing.T) *target {
 	t.Helper()
