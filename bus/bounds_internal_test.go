@@ -222,7 +222,7 @@ func TestOpenOffers(t *testing.T) {
 		c = newTestCall()
 		c.name, c.token = listName, "nonsense"
 		if got := g.call(t, testKeys(t, 5), c); got != toolcrib.CodeTokenInvalid {
-			t.Errorf("a token that is none: %q", got)
+			t.Errorf("an invalid token: %q", got)
 		}
 		g.Node.mu.Lock()
 		defer g.Node.mu.Unlock()

@@ -271,7 +271,7 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 		!validInstance(in.Instance) {
 		return bad("it is not JSON in the right form")
 	}
-	in.hops = []signedHop{h} // from here on, the caller can be told
+	in.hops = []signedHop{h} // from here on, the caller is known
 	forged := func(what string) (*incoming, error) {
 		return in, toolcrib.Errorf(toolcrib.CodeSignature, "%s", what)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/guard"
 )
 
-// Hop is one node on the way of a call, and for whom it asked.
+// Hop is one node on the way of a call, with the user that it acted for.
 type Hop struct {
 	Node  Key            `json:"node"`
 	User  string         `json:"user,omitempty"`
@@ -23,7 +23,7 @@ type Hop struct {
 	Call  string         `json:"call,omitempty"` // ID of the tool call
 }
 
-// Caller is whom a call acts for, as the serving node has verified it.
+// Caller is the verified origin of a call.
 type Caller struct {
 	Node    Key            // signed the call
 	Trust   toolcrib.Trust // the least of all nodes and users on the way, by the register of this node

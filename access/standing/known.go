@@ -132,7 +132,7 @@ func (t *kept) good(user string, now time.Time) error {
 		if bus != Node(user) {
 			return toolcrib.Errorf(toolcrib.CodeUnauthorized, "the token is for another interface")
 		}
-		return nil // whom it is for was checked when the call was admitted
+		return nil // the subject was checked when the call was admitted
 	}
 	subject, err := t.issued.Claims.ActsFor(user)
 	if err == nil && subject != user {
