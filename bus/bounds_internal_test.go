@@ -19,7 +19,8 @@ import (
 // target is a node that other keys send messages to, without a node of their own. It trusts the key of seed 1 only.
 type target struct {
 	*Node
-	ahead atomic.Int64 // nanoseconds // of its clock
+	ahead atomic.Int64  // nanoseconds // of its clock
+	hold  chan struct{} // if not nil, calls are not admitted before it is closed
 	mu    sync.Mutex
 	sent  map[exchangeID][][]byte
 	last  uint64
@@ -46,6 +47,9 @@ func newTarget(t *testing.T) *target {
 	g.Node, err = New(Options{
 		Keys: testKeys(t, 9), Transport: g, Now: g.now,
 		Trust: func(_ context.Context, k Key) (toolcrib.Trust, error) {
+			if g.hold != nil {
+				<-g.hold
+			}
 			if k == member {
 				return toolcrib.TrustMember, nil
 			}
@@ -117,12 +121,12 @@ func TestBodyIsBounded(t *testing.T) {
 						c.name, c.body = listName, make([]byte, 3*partBytes)
 						if !ready {
 							c.body = c.body[:1]
+							g.hold = make(chan struct{})
+							defer close(g.hold)
 						}
 						s := g.seal(t, testKeys(t, 1), c)
 						g.receive(s.raw)
-						if ready {
-							synctest.Wait()
-						}
+						synctest.Wait()
 						g.Node.mu.Lock()
 						x := g.exchanges[s.id]
 						g.Node.mu.Unlock()
