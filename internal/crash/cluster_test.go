@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -137,11 +138,13 @@ func (c *cluster) story(n, clients int) {
 	c.end()
 	c.setenv(databaseEnv, c.database.address())
 	problems = append(problems, c.verify()...)
-	if 3*c.lost > c.visited+3 {
+	// A third of them is expected; more by three standard deviations is a fault.
+	runs := float64(c.visited)
+	if float64(c.lost) > runs/3+3*math.Sqrt(runs*2/9) {
 		problems = append(problems, fmt.Sprintf("%d of %d runs were given up", c.lost, c.visited))
 	}
 	if len(problems) > 0 {
-		c.t.Errorf("%s\n    %s", &c.trail, strings.Join(problems, "\n    "))
+		c.fail(fmt.Sprintf("%s\n    %s", &c.trail, strings.Join(problems, "\n    ")))
 	}
 	c.t.Logf("%d runs, %d given up, %d servers in %s: %s", c.visited, c.lost, c.opened,
 		time.Since(began).Round(time.Millisecond), c.trail.count())

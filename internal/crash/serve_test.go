@@ -156,6 +156,8 @@ type town struct {
 	plan    map[int]string // what becomes of a house at an operation of a client
 	sites   []*site        // of the houses; if empty, they need none
 	houses  sync.WaitGroup
+
+	failures []string
 }
 
 // townRequests is how many requests a run of a town may send, with those below it.
@@ -233,9 +235,20 @@ server: {auth: none}
 		if text, err := os.ReadFile(w.log.Name()); err == nil && t.Failed() {
 			t.Logf("what the servers logged:\n%s", text)
 		}
+		for _, problem := range w.failures { // once more, below a long log
+			t.Log(problem)
+		}
 		_ = w.log.Close()
 	})
 	return w
+}
+
+// fail fails the test.
+func (w *town) fail(problem string) {
+	w.t.Error(problem)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, problem)
 }
 
 func listen(t *testing.T, h http.Handler) string {
@@ -261,7 +274,7 @@ func (w *town) open() *house {
 	o.Dir = w.dir
 	text, err := json.Marshal(o)
 	if err != nil {
-		w.t.Error(err)
+		w.fail(err.Error())
 		return nil
 	}
 	h := &house{cmd: exec.Command(w.exe), ended: make(chan struct{}), site: w.free()}
@@ -275,7 +288,7 @@ func (w *town) open() *house {
 		err = h.cmd.Start()
 	}
 	if err != nil {
-		w.t.Error(err)
+		w.fail(err.Error())
 		return nil
 	}
 	line, _ := bufio.NewReader(out).ReadString('\n') // empty if it dies before
@@ -324,9 +337,9 @@ func (w *town) attend(h *house) {
 	w.mu.Unlock()
 	switch {
 	case told && err != nil:
-		w.t.Errorf("a server that was told to end: %v", err)
+		w.fail("a server that was told to end: " + err.Error())
 	case !told && !killed(h.cmd.ProcessState):
-		w.t.Errorf("a server ended by itself: %v", err)
+		w.fail(fmt.Sprintf("a server ended by itself: %v", err))
 	}
 	if !closed {
 		w.open()
@@ -589,7 +602,7 @@ func (w *town) sample(n int) {
 	w.end()
 	problems = append(problems, w.verify()...)
 	if len(problems) > 0 {
-		w.t.Errorf("orders %+v, plan %v:\n    %s", w.orders, w.plan, strings.Join(problems, "\n    "))
+		w.fail(fmt.Sprintf("orders %+v, plan %v:\n    %s", w.orders, w.plan, strings.Join(problems, "\n    ")))
 	}
 	w.t.Logf("%d servers, %d operations, %s", w.opened, w.ops, time.Since(began).Round(time.Millisecond))
 }
