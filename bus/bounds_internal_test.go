@@ -79,7 +79,7 @@ func (g *target) seal(t *testing.T, k *Keys, c *call) sealedCall {
 	s := sealedCall{}
 	binary.BigEndian.PutUint64(s.id[:], g.last)
 	var err error
-	s.raw, s.in, s.out, err = k.seal(c, Address{k.Public(), "here"}, g.self, g.o.Keys.agreement, s.id, g.now())
+	s.raw, s.in, s.out, err = k.seal(c, Address{k.Public(), "here"}, g.self, g.o.Keys.agreement, nil, s.id, g.now())
 	if err != nil {
 		t.Fatal(err)
 	}

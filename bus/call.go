@@ -92,9 +92,6 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 
 // start starts a call at a place. If the error comes from there, it returns the exchange as well.
 func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
-	if err := n.valid(r.Request, c.body, "the call", r.Name); err != nil {
-		return nil, mismatch(err, r.Descriptor)
-	}
 	if r.peer != nil && c.to == "" {
 		switch trust, err := n.trustIn(ctx, r.at.Node); {
 		case err != nil:
@@ -113,8 +110,15 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 		timeout = min(timeout, c.timeout)
 	}
 	x := &Exchange{
-		ID: c.id, Name: r.Name, Node: r.at.Node, Trace: c.trace, node: n, peer: r.at, stream: r.Stream, response: r.Response,
+		ID: c.id, Name: r.Name, Node: r.at.Node, Trace: c.trace, node: n, peer: r.at,
 		idempotent: r.Idempotent, started: time.Now(), bytesOut: len(c.body), pumping: true, // until it was opened
+	}
+	var err error
+	if x.receives, err = n.checkBy(r.Stream, r.Name); err == nil {
+		x.response, err = n.checkBy(r.Response, r.Name)
+	}
+	if err != nil {
+		return nil, err
 	}
 	_, _ = rand.Read(x.id[:]) // does not fail
 	_, _ = rand.Read(x.salt[:])
@@ -125,7 +129,6 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 	canceled := context.AfterFunc(ctx, x.Cancel)
 	x.stop = func(error) { timer.Stop(); canceled() }
 	x.mu.Unlock()
-	var err error
 	if r.offer != nil {
 		err = n.startHere(c, x, timeout)
 	} else {
@@ -199,12 +202,19 @@ func (x *Exchange) hasEnded() bool {
 
 // startThere sends a call to another node.
 func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, timeout time.Duration) error {
+	s, ask, err := n.sessionWith(p, c.name.Name != offersName.Name)
+	if err != nil {
+		return err
+	}
+	there := *c
+	there.timeout = timeout
+	if x.session, x.ask = s, ask; ask != nil {
+		there.ask = ask.PublicKey().Bytes()
+	}
 	n.mu.Lock()
 	agreement := p.Agreement
 	n.mu.Unlock()
-	there := *c
-	there.timeout = timeout
-	raw, in, out, err := n.o.Keys.seal(&there, n.self, x.peer, agreement, x.id, n.o.Now())
+	raw, in, out, err := n.o.Keys.seal(&there, n.self, x.peer, agreement, s, x.id, n.o.Now())
 	if err != nil {
 		return err
 	}
@@ -274,7 +284,11 @@ func (n *Node) depart(to place) {
 func (n *Node) arrived(x *Exchange, r route, err error) {
 	now := time.Now()
 	took := now.Sub(x.started)
+	unheard := x.session != nil && !x.isHeard() && toolcrib.CodeOf(err) == toolcrib.CodePartition
 	n.mu.Lock()
+	if unheard && r.peer.session == x.session {
+		r.peer.session = nil
+	}
 	if h := n.health[place{r.at, r.Name}]; h != nil {
 		h.inFlight--
 		switch toolcrib.CodeOf(err) {

@@ -3,7 +3,7 @@
 // carries its messages, which may be lost, doubled, reordered, read and forged on the way.
 //
 // A node is an installation of toolcrib: all servers of one database are instances of one node, and have its keys. A
-// call is signed by the node that makes it, encrypted for the node that serves it, and names whom it acts for. The
-// serving node believes the signature and its own register of nodes only: a call has the least trust of all nodes and
-// users on its way.
+// call is signed by the node that makes it, encrypted for the node that serves it, and names whom it acts for. Further
+// calls between two instances share a key agreement. The serving node believes the signature and its own register of
+// nodes only: a call has the least trust of all nodes and users on its way.
 package bus

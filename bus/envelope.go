@@ -22,18 +22,22 @@ import (
 //
 //	card: version 'C' signature[64] JSON
 //	open: version 'O' exchange[16] key[32] sealed(signature[64] size[4] hop size[4] rest body…)
+//	next: version 'N' exchange[16] session[16] sealed(signature[64] size[4] hop size[4] rest body…)
 //	data: version 'D' exchange[16] salt[8] number[4] sealed(kind payload…)
 //
-// An open message is sealed for the node and instance that it is for (HPKE). Data messages are sealed with a key for
-// each direction, which both ends export from the open message. Salt and number are the nonce: if an open message is
-// sent again by somebody else, its answer has another salt. All before the sealed part is authenticated.
+// An open message is sealed for the node and instance that it is for (HPKE), and a next message with a key of their
+// [session] and the exchange. Data messages are sealed with a key for each direction, which both ends derive from the
+// first message. Salt and number are the nonce: if a first message is sent again by somebody else, its answer has
+// another salt. Everything before the sealed part is authenticated, and that of a first message is signed.
 const (
 	protocol = 1
 	formCard = 'C'
 	formOpen = 'O'
+	formNext = 'N'
 	formData = 'D'
 
 	openHead = 2 + 16 + 32
+	nextHead = 2 + 16 + 16
 	dataHead = 2 + 16 + 12
 	overhead = 16 // of the seal
 
@@ -70,7 +74,7 @@ type hop struct {
 	Issued     int64  `json:"iat"`        // milliseconds since 1970
 	Expires    int64  `json:"exp"`
 	After      string `json:"after,omitempty"` // hash of the hop before
-	Rest       string `json:"rest,omitempty"`  // hash of the rest
+	Rest       string `json:"rest,omitempty"`  // hash of the head of the message and of the rest
 }
 
 // signedHop is a hop as its node has signed it. The signature of this node's own may be missing.
@@ -78,6 +82,7 @@ type signedHop struct {
 	Raw       []byte `json:"hop"`
 	Signature []byte `json:"signature"`
 	read      hop
+	unread    bool // the signature was not verified: the session says who has made the call
 }
 
 // rest is what only the serving node sees.
@@ -91,6 +96,7 @@ type rest struct {
 	Keep     bool          `json:"keep,omitempty"` // the caller may retry the call with the same ID
 	Bytes    int           `json:"bytes"`          // of the body
 	Hash     string        `json:"hash"`           // of the body
+	Ask      []byte        `json:"ask,omitempty"`  // key for a session
 }
 
 // incoming is a call as it was received.
@@ -102,9 +108,12 @@ type incoming struct {
 
 func (in *incoming) last() *hop { return &in.hops[len(in.hops)-1].read }
 
-func hashOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+func hashOf(parts ...[]byte) string {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 const (
@@ -146,53 +155,84 @@ func newHop(c *call, self, to Key, now time.Time, restHash string) (signedHop, e
 	return signedHop{Raw: raw, read: h}, err
 }
 
-// seal returns the open message of a call, and the ciphers of the exchange.
+// envelope is the first message of an exchange, opened.
+type envelope struct {
+	id         exchangeID
+	head, text []byte
+	in, out    cipher.AEAD
+	session    *session // nil for an open message
+}
+
+// seal returns the first message of a call, and the ciphers of the exchange. If s is nil, it is an open message for the
+// agreement key.
 func (k *Keys) seal(
-	c *call, self, to Address, agreement []byte, id exchangeID, now time.Time,
+	c *call, self, to Address, agreement []byte, s *session, id exchangeID, now time.Time,
 ) (raw []byte, in, out cipher.AEAD, err error) {
+	head := append([]byte{protocol, formOpen}, id[:]...)
+	var seal func(head, text []byte) ([]byte, error)
+	if s != nil {
+		head[1] = formNext
+		head = append(head, s.id[:]...)
+		var first cipher.AEAD
+		if first, in, out, err = s.ciphers(id); err != nil {
+			return nil, nil, nil, err
+		}
+		seal = func(head, text []byte) ([]byte, error) { return first.Seal(nil, firstNonce, text, head), nil }
+	} else {
+		public, err := kem().NewPublicKey(agreement)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		enc, sender, err := hpke.NewSender(public, hpke.HKDFSHA256(), hpke.AES128GCM(), sealInfo(to))
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		head = append(head, enc...)
+		if in, out, err = ciphers(sender.Export); err != nil {
+			return nil, nil, nil, err
+		}
+		seal = sender.Seal
+	}
+	text, err := k.text(c, self, to, head, now)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	sealed, err := seal(head, text)
+	return append(head, sealed...), in, out, err
+}
+
+// text returns the content of the first message of a call.
+func (k *Keys) text(c *call, self, to Address, head []byte, now time.Time) ([]byte, error) {
 	r := rest{
 		Instance: self.Instance, Token: c.token, Session: c.session, Trace: c.trace, Timeout: c.timeout, Keep: c.keep,
-		Bytes: len(c.body), Hash: hashOf(c.body),
+		Bytes: len(c.body), Hash: hashOf(c.body), Ask: c.ask,
 	}
 	for _, h := range c.lineage {
-		if len(h.Signature) == 0 { // of this node, for a call within it
+		switch {
+		case len(h.Signature) == 0: // of this node, for a call within it
 			h.Signature = k.signature(hopContext, h.Raw)
+		case h.unread && !h.signed():
+			return nil, toolcrib.Errorf(toolcrib.CodeSignature, "the call that led to this one is not signed by the node that made it")
 		}
 		r.Lineage = append(r.Lineage, h)
 	}
 	restRaw, err := json.Marshal(r)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if len(restRaw) > maxRestBytes {
-		return nil, nil, nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the envelope of the call has more than %d bytes", maxRestBytes)
+		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the envelope of the call has more than %d bytes", maxRestBytes)
 	}
-	h, err := newHop(c, self.Node, to.Node, now, hashOf(restRaw))
+	h, err := newHop(c, self.Node, to.Node, now, hashOf(head, restRaw))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	first := c.body[:min(len(c.body), partBytes)]
 	text := slices.Grow(k.signature(hopContext, h.Raw), 8+len(h.Raw)+len(restRaw)+len(first))
 	for _, part := range [][]byte{h.Raw, restRaw} {
 		text = append(binary.BigEndian.AppendUint32(text, uint32(len(part))), part...)
 	}
-	text = append(text, first...)
-
-	public, err := kem().NewPublicKey(agreement)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	enc, sender, err := hpke.NewSender(public, hpke.HKDFSHA256(), hpke.AES128GCM(), sealInfo(to))
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	head := append(append([]byte{protocol, formOpen}, id[:]...), enc...)
-	sealed, err := sender.Seal(head, text)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	in, out, err = ciphers(sender.Export)
-	return append(head, sealed...), in, out, err
+	return append(text, first...), nil
 }
 
 func sealInfo(to Address) []byte {
@@ -201,45 +241,47 @@ func sealInfo(to Address) []byte {
 
 // ciphers returns those for messages of the serving node and of the caller.
 func ciphers(export func(string, int) ([]byte, error)) (serving, caller cipher.AEAD, err error) {
-	of := func(direction string) (cipher.AEAD, error) {
-		key, err := export("toolcrib bus v1 "+direction, 16)
-		if err != nil {
-			return nil, err
-		}
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, err
-		}
-		return cipher.NewGCM(block)
-	}
-	if serving, err = of("serving"); err == nil {
-		caller, err = of("caller")
+	if serving, err = cipherFor(export, "serving"); err == nil {
+		caller, err = cipherFor(export, "caller")
 	}
 	return serving, caller, err
+}
+
+func cipherFor(export func(string, int) ([]byte, error), use string) (cipher.AEAD, error) {
+	key, err := export("toolcrib bus v1 "+use, 16)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
 }
 
 var errForeign = errors.New("the message is not for this instance, or was changed")
 
 // unseal opens an open message.
-func (k *Keys) unseal(self Address, raw []byte) (id exchangeID, text []byte, in, out cipher.AEAD, err error) {
+func (k *Keys) unseal(self Address, raw []byte) (e envelope, err error) {
 	if len(raw) < openHead+overhead || len(raw) > maxOpenBytes {
-		return id, nil, nil, nil, errForeign
+		return e, errForeign
 	}
-	id = exchangeID(raw[2:18])
+	e.id, e.head = exchangeID(raw[2:18]), slices.Clone(raw[:openHead])
 	recipient, err := hpke.NewRecipient(raw[18:openHead], k.agree, hpke.HKDFSHA256(), hpke.AES128GCM(), sealInfo(self))
 	if err != nil {
-		return id, nil, nil, nil, err
+		return e, err
 	}
-	if text, err = recipient.Open(raw[:openHead], raw[openHead:]); err != nil {
-		return id, nil, nil, nil, err
+	if e.text, err = recipient.Open(e.head, raw[openHead:]); err != nil {
+		return e, err
 	}
-	out, in, err = ciphers(recipient.Export)
-	return id, text, in, out, err
+	e.out, e.in, err = ciphers(recipient.Export)
+	return e, err
 }
 
-// readOpen reads and verifies the content of an open message. If the error can be told to the caller, it returns the
-// call as well.
-func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
+// read reads and verifies the content of a first message. If the error can be told to the caller, it returns the call
+// as well.
+func (e envelope) read(self Key, now time.Time) (*incoming, error) {
+	text := e.text
 	bad := func(what string) (*incoming, error) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the envelope of the call cannot be read: %s", what)
 	}
@@ -271,6 +313,12 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 		!validInstance(in.Instance) {
 		return bad("it is not JSON in the right form")
 	}
+	if s := e.session; s != nil {
+		if s.peer != (Address{h.read.Node, in.Instance}) {
+			return bad("its session is that of another node")
+		}
+		h.unread = true
+	}
 	in.hops = []signedHop{h} // from here on, the caller is known
 	forged := func(what string) (*incoming, error) {
 		return in, toolcrib.Errorf(toolcrib.CodeSignature, "%s", what)
@@ -278,7 +326,7 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	switch {
 	case !h.verify():
 		return forged("the call is not signed by the node that it names")
-	case h.read.Rest != hashOf(restRaw) || h.read.To != self:
+	case h.read.Rest != hashOf(e.head, restRaw) || h.read.To != self:
 		return forged("the call was signed for another node, or with another content")
 	case h.read.Version != protocol:
 		return in, toolcrib.Errorf(toolcrib.CodeBadRequest, "the envelope of the call has version %d, and this node reads %d",
@@ -291,17 +339,20 @@ func readOpen(text []byte, self Key, now time.Time) (*incoming, error) {
 	case in.Bytes > MaxBody:
 		return in, toolcrib.Errorf(toolcrib.CodeTooLarge, "the body of a call has at most %d bytes", MaxBody)
 	case in.Bytes < len(in.body), in.Bytes > len(in.body) && len(in.body) != partBytes, len(in.Token) > maxToken,
-		len(in.Session) > maxSession, len(in.Trace) > maxTrace, in.Timeout < 0:
+		len(in.Session) > maxSession, len(in.Trace) > maxTrace, in.Timeout < 0, len(in.Ask) != 0 && len(in.Ask) != 32:
 		return in, toolcrib.Errorf(toolcrib.CodeBadRequest, "a field of the call's envelope is too long or out of range")
 	}
 	in.hops = append(slices.Clip(in.Lineage), h)
 	return in, readLineage(in.hops, now)
 }
 
-// verify reports whether the hop is signed by its node and its fields have their bounds.
+// signed reports whether the hop is signed by its node.
+func (h *signedHop) signed() bool { return h.read.Node.signed(hopContext, h.Raw, h.Signature) }
+
+// verify reports whether the hop is signed by its node, if no session says so, and its fields have their bounds.
 func (h *signedHop) verify() bool {
 	r := &h.read
-	return r.Node.signed(hopContext, h.Raw, h.Signature) && r.ID != "" && len(r.ID) <= maxID && len(r.User) <= maxUser &&
+	return (h.unread || h.signed()) && r.ID != "" && len(r.ID) <= maxID && len(r.User) <= maxUser &&
 		len(r.Agent) <= maxUser && len(r.Run) <= maxUser && len(r.Call) <= maxUser
 }
 
@@ -407,17 +458,13 @@ func callBody(params, input json.RawMessage) (json.RawMessage, error) {
 	if b.Len() > MaxBody {
 		return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "the body of a call has at most %d bytes", MaxBody)
 	}
-	return readBody(b.Bytes())
-}
-
-// readBody returns a body in canonical form.
-func readBody(raw []byte) (json.RawMessage, error) {
-	canonical, err := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(raw)
-	if err == nil && (len(canonical) == 0 || canonical[0] != '{') {
-		err = errors.New("it is not an object")
-	}
+	canonical, err := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(b.Bytes())
 	if err != nil {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body of the call: %v", err)
+		return nil, badBody(err)
 	}
 	return canonical, nil
+}
+
+func badBody(err error) error {
+	return toolcrib.Errorf(toolcrib.CodeBadRequest, "the body of the call: %v", err)
 }

@@ -22,18 +22,24 @@ func testKeys(t testing.TB, seed byte) *Keys {
 }
 
 // sealed returns the content of the open message of a call from k to another node.
-func sealed(t testing.TB, k, to *Keys, c *call, now time.Time) []byte {
+func sealed(t testing.TB, k, to *Keys, c *call, now time.Time) envelope {
 	t.Helper()
 	at := Address{to.Public(), "there"}
-	raw, _, _, err := k.seal(c, Address{k.Public(), "here"}, at, to.agreement, exchangeID{1}, now)
+	raw, _, _, err := k.seal(c, Address{k.Public(), "here"}, at, to.agreement, nil, exchangeID{1}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _, _, err := to.unseal(at, raw)
+	e, err := to.unseal(at, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	return e
+}
+
+// with returns the envelope with another content.
+func (e envelope) with(text []byte) envelope {
+	e.text = text
+	return e
 }
 
 func newTestCall(hops ...signedHop) *call {
@@ -53,8 +59,9 @@ var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 func TestEnvelope_EachByte(t *testing.T) {
 	a, b := testKeys(t, 1), testKeys(t, 2)
 	c := newTestCall(hopOf(t, testKeys(t, 3), a, noon))
-	text := sealed(t, a, b, c, noon)
-	if in, err := readOpen(text, b.Public(), noon); err != nil || len(in.hops) != 2 || in.last().Node != a.Public() {
+	e := sealed(t, a, b, c, noon)
+	text := e.text
+	if in, err := e.read(b.Public(), noon); err != nil || len(in.hops) != 2 || in.last().Node != a.Public() {
 		t.Fatalf("%+v, %v", in, err)
 	}
 	bodyAt := len(text) - len(c.body)
@@ -62,12 +69,12 @@ func TestEnvelope_EachByte(t *testing.T) {
 		for _, bit := range []byte{1, 0x20, 0x80} {
 			changed := bytes.Clone(text)
 			changed[i] ^= bit
-			in, err := readOpen(changed, b.Public(), noon)
+			in, err := e.with(changed).read(b.Public(), noon)
 			if err == nil && hashOf(in.body) == in.Hash || err != nil && i >= bodyAt {
 				t.Errorf("byte %d of %d with bit %x was changed: %v", i, len(text), bit, err)
 			}
 		}
-		if _, err := readOpen(text[:i], b.Public(), noon); err == nil {
+		if _, err := e.with(text[:i]).read(b.Public(), noon); err == nil {
 			t.Errorf("%d of %d bytes were accepted", i, len(text))
 		}
 	}
@@ -116,16 +123,16 @@ func TestEnvelope_ForgedLineage(t *testing.T) {
 		{"a hop of the future", b, []signedHop{hopOf(t, a, b, noon.Add(2*time.Hour))}, toolcrib.CodeExpired},
 	} {
 		call := newTestCall(tt.hops...)
-		_, err := readOpen(sealed(t, tt.from, evil, call, noon), evil.Public(), noon)
+		_, err := sealed(t, tt.from, evil, call, noon).read(evil.Public(), noon)
 		refusedWith(t, tt.what, err, tt.want)
 	}
 	var hops []signedHop
 	for range maxHops {
 		hops = append(hops, hopOf(t, a, a, noon, hops...))
 	}
-	_, err := readOpen(sealed(t, a, b, newTestCall(hops[:maxHops-1]...), noon), b.Public(), noon)
+	_, err := sealed(t, a, b, newTestCall(hops[:maxHops-1]...), noon).read(b.Public(), noon)
 	refusedWith(t, "eight hops", err, "")
-	_, err = readOpen(sealed(t, a, b, newTestCall(hops...), noon), b.Public(), noon)
+	_, err = sealed(t, a, b, newTestCall(hops...), noon).read(b.Public(), noon)
 	refusedWith(t, "nine hops", err, toolcrib.CodeBadRequest)
 }
 
@@ -133,7 +140,7 @@ func TestEnvelope_ForgedLineage(t *testing.T) {
 func TestEnvelope_ForAnother(t *testing.T) {
 	a, b, c := testKeys(t, 1), testKeys(t, 2), testKeys(t, 3)
 	at := Address{b.Public(), "there"}
-	raw, _, _, err := a.seal(newTestCall(), Address{a.Public(), "here"}, at, b.agreement, exchangeID{1}, noon)
+	raw, _, _, err := a.seal(newTestCall(), Address{a.Public(), "here"}, at, b.agreement, nil, exchangeID{1}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +148,12 @@ func TestEnvelope_ForAnother(t *testing.T) {
 		keys *Keys
 		self Address
 	}{{c, at}, {c, Address{c.Public(), "there"}}, {b, Address{b.Public(), "another"}}} {
-		if _, _, _, _, err := other.keys.unseal(other.self, raw); err == nil {
+		if _, err := other.keys.unseal(other.self, raw); err == nil {
 			t.Errorf("%+v opens the message of another", other.self)
 		}
 	}
-	text := sealed(t, a, b, newTestCall(), noon)
-	_, err = readOpen(text, c.Public(), noon) // b has sealed it again
+	e := sealed(t, a, b, newTestCall(), noon)
+	_, err = e.read(c.Public(), noon) // b has sealed it again
 	refusedWith(t, "for another node", err, toolcrib.CodeSignature)
 	for _, tt := range []struct {
 		off  time.Duration
@@ -160,7 +167,7 @@ func TestEnvelope_ForAnother(t *testing.T) {
 		{-24 * time.Hour, toolcrib.CodeExpired},
 		{24 * time.Hour, toolcrib.CodeExpired},
 	} {
-		_, err := readOpen(text, b.Public(), noon.Add(tt.off))
+		_, err := e.read(b.Public(), noon.Add(tt.off))
 		refusedWith(t, tt.off.String(), err, tt.want)
 	}
 }
@@ -169,14 +176,15 @@ func TestEnvelope_ForAnother(t *testing.T) {
 func TestData_Salt(t *testing.T) {
 	a, b := testKeys(t, 1), testKeys(t, 2)
 	at := Address{b.Public(), "there"}
-	raw, in, out, err := a.seal(newTestCall(), Address{a.Public(), "here"}, at, b.agreement, exchangeID{1}, noon)
+	raw, in, out, err := a.seal(newTestCall(), Address{a.Public(), "here"}, at, b.agreement, nil, exchangeID{1}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _, in2, out2, err := b.unseal(at, raw)
-	if err != nil || id != (exchangeID{1}) {
-		t.Fatal(id, err)
+	e, err := b.unseal(at, raw)
+	if err != nil || e.id != (exchangeID{1}) {
+		t.Fatal(e.id, err)
 	}
+	id, in2, out2 := e.id, e.in, e.out
 	m := message{number: 7, kind: kindFrame, payload: []byte("x")}
 	one, two := sealData(out2, id, salt{1}, m), sealData(out2, id, salt{2}, m)
 	if bytes.Equal(one[dataHead:], two[dataHead:]) {
@@ -213,12 +221,13 @@ func TestBody_AsSigned(t *testing.T) {
 
 func FuzzReadOpen(f *testing.F) {
 	a, b := testKeys(f, 1), testKeys(f, 2)
-	f.Add(sealed(f, a, b, newTestCall(), noon))
-	f.Add(sealed(f, a, b, newTestCall(hopOf(f, testKeys(f, 3), a, noon)), noon))
+	e := sealed(f, a, b, newTestCall(), noon)
+	f.Add(e.text)
+	f.Add(sealed(f, a, b, newTestCall(hopOf(f, testKeys(f, 3), a, noon)), noon).text)
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 100))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		in, err := readOpen(text, b.Public(), noon)
+		in, err := e.with(text).read(b.Public(), noon)
 		if err == nil && !in.hops[len(in.hops)-1].verify() {
 			t.Error("a call without a signature was accepted")
 		}
@@ -285,16 +294,16 @@ func FuzzData(f *testing.F) {
 // The lengths in front of the parts of an open message are not believed.
 func TestEnvelope_HugeLengths(t *testing.T) {
 	a, b := testKeys(t, 1), testKeys(t, 2)
-	text := sealed(t, a, b, newTestCall(), noon)
+	e := sealed(t, a, b, newTestCall(), noon)
 	for _, n := range []string{"\xff\xff\xff\xff", "\x7f\xff\xff\xff", "\x00\x01\x00\x00"} {
-		changed := bytes.Clone(text)
+		changed := bytes.Clone(e.text)
 		copy(changed[64:], n)
-		_, err := readOpen(changed, b.Public(), noon)
+		_, err := e.with(changed).read(b.Public(), noon)
 		refusedWith(t, "a length", err, toolcrib.CodeBadRequest)
 	}
 	large := newTestCall()
 	large.body = json.RawMessage(`"` + strings.Repeat("x", MaxBody) + `"`)
-	in, err := readOpen(sealed(t, a, b, large, noon), b.Public(), noon)
+	in, err := sealed(t, a, b, large, noon).read(b.Public(), noon)
 	refusedWith(t, "a large body", err, toolcrib.CodeTooLarge)
 	if len(in.body) > partBytes {
 		t.Errorf("%d bytes of it were received", len(in.body))

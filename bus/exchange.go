@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/ecdh"
 	"encoding/json"
 	"io"
 	"sync"
@@ -74,21 +75,24 @@ type Exchange struct {
 	Session string
 	Trace   string
 
-	node             *Node
-	id               exchangeID
-	serving          bool
-	peer             Address         // of the other end
-	in, out          cipher.AEAD     // nil within this node
-	salt             salt            // of the messages that this end sends
-	other            *Exchange       // within this node
-	hops             []signedHop     // of the serving end
-	holder           Key             // of the shares of the serving end: its caller, or "" for a node without trust
-	shared           bool            // it is counted in served; with the lock of the node
-	stream, response json.RawMessage // schemas
-	started          time.Time
-	patience         time.Duration // how long the serving end waits for its result to be received
-	idempotent       bool
-	onEnd            func(error) // called once, without the lock; may be nil
+	node            *Node
+	id              exchangeID
+	serving         bool
+	peer            Address     // of the other end
+	in, out         cipher.AEAD // nil within this node
+	salt            salt        // of the messages that this end sends
+	other           *Exchange   // within this node
+	session         *session    // of the caller, if it has used one
+	hops            []signedHop // of the serving end
+	signer          Key         // of the call, if that is verified
+	holder          Key         // of the shares of the serving end: its caller, or "" for a node without trust
+	shared          bool        // it is counted in served; with the lock of the node
+	sends, receives check       // of frames
+	response        check       // of the result
+	started         time.Time
+	patience        time.Duration // how long the serving end waits for its result to be received
+	idempotent      bool
+	onEnd           func(error) // called once, without the lock; may be nil
 
 	sending sync.Mutex // held for all parts of a content
 
@@ -103,17 +107,22 @@ type Exchange struct {
 	hasBody   bool
 	ending    bool // the last message is being sent
 	ended     bool
+	concluded bool // at the serving end
 	result    json.RawMessage
 	err       error
 	toldError bool                    // by the other end
 	heardSalt salt                    // of its messages
+	ask       *ecdh.PrivateKey        // of the caller, for a session; nil if it was not asked for, or was answered
 	stop      context.CancelCauseFunc // of the handler's context, or of the timeout
 	bytesIn   int
 	bytesOut  int
 	count     int // frames
 }
 
-const maxEvent = 64
+const (
+	maxEvent = 64
+	maxQuick = 4 << 10 // bytes of a result that is checked where messages are received
+)
 
 // errCanceled is the end of a call that its caller has canceled.
 var errCanceled = context.Canceled
@@ -123,18 +132,11 @@ func (x *Exchange) Send(ctx context.Context, f Frame) error {
 	if !validEvent(f.Event) {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "a frame cannot have the event %+q", guard.Clip(f.Event, maxEvent))
 	}
-	switch {
-	case len(f.Data) == 0:
+	if len(f.Data) == 0 {
 		f.Data = json.RawMessage("null")
-	case len(f.Data) > MaxFrame:
-		return toolcrib.Errorf(toolcrib.CodeTooLarge, "a frame has at most %d bytes", MaxFrame)
-	case !json.Valid(f.Data):
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "the data of a frame is not JSON")
 	}
-	if x.serving {
-		if err := x.node.valid(x.stream, f.Data, "a frame", x.Name); err != nil {
-			return err
-		}
+	if err := x.sends.own(f.Data, MaxFrame, "a frame", x.Name); err != nil {
+		return err
 	}
 	payload := append(append([]byte{byte(len(f.Event))}, f.Event...), f.Data...)
 	x.mu.Lock()
@@ -237,14 +239,12 @@ func (x *Exchange) readFrame(payload []byte) (f Frame, err error) {
 		return broken(nil)
 	}
 	f.Event = string(payload[1 : 1+payload[0]])
-	f.Data, err = guard.JSONLimits{MaxBytes: MaxFrame, MaxDepth: maxSchemaDepth}.Canonical(payload[1+payload[0]:])
+	var value any
+	f.Data, value, err = x.receives.read(payload[1+payload[0]:], MaxFrame)
 	if err != nil || !validEvent(f.Event) {
 		return broken(err)
 	}
-	if !x.serving {
-		err = x.node.valid(x.stream, f.Data, "a frame", x.Name)
-	}
-	return f, err
+	return f, x.receives.valid(value, "a frame", x.Name)
 }
 
 // Result waits for the end of the call, and returns its result. It drops remaining frames.
@@ -384,6 +384,8 @@ func (x *Exchange) receive(m message) {
 	whole, err := x.link.receive(time.Now(), m)
 	over := false
 	var result json.RawMessage
+	var given []byte
+	ask := x.ask
 	for _, w := range whole {
 		switch {
 		case w.kind == kindFrame:
@@ -396,6 +398,10 @@ func (x *Exchange) receive(m message) {
 			err = errBroken
 		case w.kind == kindReady, w.kind == kindAccepted:
 			x.first = w.kind
+		case w.kind == kindSession && x.ask != nil:
+			given, x.ask = w.payload, nil
+		case w.kind == kindSession:
+			err = errBroken
 		case w.kind == kindDone:
 			x.accepted()
 			result, over = w.payload, true
@@ -408,9 +414,12 @@ func (x *Exchange) receive(m message) {
 	}
 	x.changed()
 	x.mu.Unlock()
+	if given != nil {
+		x.node.granted(x, ask, given)
+	}
 	x.flush()
 	switch {
-	case err == nil && over && x.other != nil:
+	case err == nil && over && (x.other != nil || len(result) <= maxQuick):
 		x.arrived(result)
 	case err == nil && over: // it takes long, and others wait for the transport
 		if !x.node.goes(func() { x.arrived(result) }) {
@@ -439,12 +448,12 @@ func lost(err error) error {
 
 // arrived ends the call at the caller with a result.
 func (x *Exchange) arrived(raw json.RawMessage) {
-	result, err := guard.JSONLimits{MaxBytes: MaxBody, MaxDepth: maxSchemaDepth}.Canonical(raw)
+	result, value, err := x.response.read(raw, MaxBody)
 	if err != nil {
 		x.end(nil, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "the other node has sent a result that cannot be read: %v", err))
 		return
 	}
-	if err := x.node.valid(x.response, result, "the result", x.Name); err != nil {
+	if err := x.response.valid(value, "the result", x.Name); err != nil {
 		x.end(nil, err)
 		return
 	}

@@ -33,8 +33,11 @@ func TestReplay(t *testing.T) {
 			return nil, nil
 		})
 		settle()
-		if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0"), Input: json.RawMessage(`1`)}); err != nil {
-			t.Fatal(err)
+		for range 3 { // the last in a session
+			if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0"), Input: json.RawMessage(`1`)}); err != nil {
+				t.Fatal(err)
+			}
+			settle()
 		}
 		net.mu.Lock()
 		sent, to := bytesCopy(net.sent), append([]bus.Address(nil), net.to...)
@@ -51,11 +54,74 @@ func TestReplay(t *testing.T) {
 			}
 		}
 		settle()
-		if ran != 1 {
+		if ran != 3 {
 			t.Errorf("the capability ran %d times", ran)
 		}
-		if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0")}); err != nil || ran != 2 {
+		if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0")}); err != nil || ran != 4 {
 			t.Errorf("a call after that: ran %d times, %v", ran, err)
+		}
+	})
+}
+
+// Calls after the first are made in a session, for ten minutes. After a restart of the other node, or if it does not know
+// the session, there is a new one.
+func TestSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		ran := 0
+		count := func(context.Context, *bus.Exchange) (json.RawMessage, error) { ran++; return nil, nil }
+		b.offer(t, "test.count@1.0", count)
+		settle()
+		call := func() (form string, err error) {
+			net.mu.Lock()
+			before := len(net.sent)
+			net.mu.Unlock()
+			_, err = a.Call(t.Context(), bus.Request{Name: name(t, "test.count@1.0")})
+			net.mu.Lock()
+			defer net.mu.Unlock()
+			for i, m := range net.sent[before:] {
+				if net.to[before+i].Node == b.key && m[1] != 'D' {
+					form += string(m[1])
+				}
+			}
+			return form, err
+		}
+		expect := func(when string, forms ...string) {
+			t.Helper()
+			for _, want := range forms {
+				if got, err := call(); err != nil || got != want {
+					t.Errorf("%s: form %s, want %s, %v", when, got, want, err)
+				}
+			}
+		}
+		expect("at first", "O", "N", "N")
+		time.Sleep(9*time.Minute + 50*time.Second)
+		expect("later", "N")
+		time.Sleep(11 * time.Second)
+		expect("after ten minutes", "O", "N")
+		b.Close()
+		b = net.join(t, 1)
+		b.offer(t, "test.count@1.0", count)
+		settle()
+		expect("after a restart", "O", "N")
+		if ran != 8 {
+			t.Fatalf("ran %d times", ran)
+		}
+		net.fault = func(_ bus.Address, message []byte) []time.Duration {
+			if message[1] == 'N' {
+				return nil
+			}
+			return []time.Duration{0}
+		}
+		form, err := call()
+		code(t, err, toolcrib.CodePartition)
+		if form != "N" {
+			t.Errorf("form %s", form)
+		}
+		expect("after silence", "O")
+		if ran != 9 {
+			t.Errorf("ran %d times", ran)
 		}
 	})
 }

@@ -15,11 +15,12 @@ const (
 	kindAccepted                 // all checks have passed; the handler runs
 	kindBody                     // of the caller: the rest of the body
 	kindFrame
-	kindDone   // the result; the last message
-	kindError  // the last message
-	kindAck    // number of counted messages that were used; sent at least every 5 seconds, if nothing else is
-	kindCancel // of the caller; it does not wait for messages before it
-	kindMost   = kindCancel
+	kindDone    // the result; the last message
+	kindError   // the last message
+	kindAck     // number of counted messages that were used; sent at least every 5 seconds, if nothing else is
+	kindCancel  // of the caller; it does not wait for messages before it
+	kindSession // of the serving node: its key for a session
+	kindMost    = kindSession
 
 	more kind = 0x80
 )
@@ -35,6 +36,7 @@ const (
 
 	partBytes  = 64 << 10
 	aliveEvery = 5 * time.Second
+	aliveFirst = time.Second // the caller hears that its call is being checked
 	gapLasts   = 5 * time.Second
 	silence    = 15 * time.Second
 	firstWait  = 5 * time.Second // for the first message of the other end
@@ -242,9 +244,11 @@ func (l *link) check(now time.Time, started time.Time) (alive bool, err error) {
 	case !l.gap.IsZero() && now.Sub(l.gap) > gapLasts:
 		return false, errGap
 	}
-	last := l.spoke
-	if last.Before(started) {
-		last = started
+	last, every := l.spoke, aliveEvery
+	if last.IsZero() {
+		if last = started; l.serving {
+			every = aliveFirst
+		}
 	}
-	return now.Sub(last) >= aliveEvery, nil
+	return now.Sub(last) >= every, nil
 }

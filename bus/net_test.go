@@ -164,10 +164,8 @@ func (n *network) join(t testing.TB, seed byte, change ...func(*bus.Options)) *m
 			}
 			return nil, toolcrib.Errorf(toolcrib.CodeTokenInvalid, "unknown token")
 		},
-		Schema: func(schema json.RawMessage) (func(json.RawMessage) error, error) {
-			return gate.CompileSchema(schema, bus.MaxBody)
-		},
-		Now: func() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) },
+		Schema: gate.CompileSchema,
+		Now:    func() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) },
 		Trace: func(e bus.TraceEvent) {
 			m.mu.Lock()
 			defer m.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
+	"github.com/toolcrib/toolcrib/guard"
 )
 
 // Options configure a [Node].
@@ -28,8 +29,8 @@ type Options struct {
 	// not counted.
 	Count func(ctx context.Context, claims *access.Claims) error
 	// Schema compiles a JSON Schema: it returns an error if that cannot be used, and a function that returns an error if a
-	// value, of up to [MaxBody] bytes, is not valid against it. If nil, values are not checked.
-	Schema func(schema json.RawMessage) (check func(value json.RawMessage) error, err error)
+	// value, as [guard.JSONLimits.Value] reads it, is not valid against it. If nil, values are not checked.
+	Schema func(schema json.RawMessage) (check func(value any) error, err error)
 	Trace  func(TraceEvent) // called at the end of each call; may be nil
 	Now    func() time.Time // of messages; if nil, time.Now
 	Log    *slog.Logger     // may be nil
@@ -47,27 +48,29 @@ type Node struct {
 	hurry   chan struct{} // has room for one: announce this node soon
 
 	compiling sync.Mutex
-	schemas   map[string]func(json.RawMessage) error // compiled
+	schemas   map[string]func(any) error // compiled
 
-	mu        sync.Mutex
-	closed    bool
-	exchanges map[exchangeID]*Exchange // with other nodes
-	served    int                      // of these, those that this node serves
-	servedBy  shares
-	reserved  int // bytes of bodies that are being received
-	offers    map[Name]*offer
-	listed    *listed // what other nodes may know of the offers; nil if they have changed
-	replays   replays
-	kept      map[keptID]*keptCall
-	keptBy    shares
-	keptBytes int
-	peers     map[Address]*peer
-	fetching  map[Key]bool // nodes whose list is being fetched
-	routes    *routes      // nil if offers or peers have changed
-	changed   chan struct{}
-	health    map[place]*health
-	sticky    map[string]binding
-	traces    traces
+	mu         sync.Mutex
+	closed     bool
+	exchanges  map[exchangeID]*Exchange // with other nodes
+	served     int                      // of these, those that this node serves
+	servedBy   shares
+	reserved   int // bytes of bodies that are being received
+	offers     map[Name]*offer
+	listed     *listed // what other nodes may know of the offers; nil if they have changed
+	replays    replays
+	sessions   map[sessionID]*session // that were granted
+	sessionsBy shares
+	kept       map[keptID]*keptCall
+	keptBy     shares
+	keptBytes  int
+	peers      map[Address]*peer
+	fetching   map[Key]bool // nodes whose list is being fetched
+	routes     *routes      // nil if offers or peers have changed
+	changed    chan struct{}
+	health     map[place]*health
+	sticky     map[string]binding
+	traces     traces
 }
 
 // Bounds of a node.
@@ -97,6 +100,7 @@ func New(o Options) (*Node, error) {
 		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
 		sticky: map[string]binding{}, fetching: map[Key]bool{}, servedBy: shares{}, keptBy: shares{},
+		sessions: map[sessionID]*session{}, sessionsBy: shares{},
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
@@ -173,7 +177,9 @@ func (n *Node) receive(raw []byte) {
 			}
 		}
 	case formOpen:
-		n.opened(raw)
+		n.opened(n.o.Keys.unseal(n.self, raw))
+	case formNext:
+		n.opened(n.unsealNext(raw))
 	case formData:
 		if len(raw) < dataHead {
 			return
@@ -258,7 +264,7 @@ func (n *Node) announce() {
 const maxCompiled = 1000
 
 // compiled returns a compiled schema.
-func (n *Node) compiled(schema json.RawMessage) (check func(json.RawMessage) error, err error) {
+func (n *Node) compiled(schema json.RawMessage) (check func(any) error, err error) {
 	n.compiling.Lock()
 	check = n.schemas[string(schema)]
 	n.compiling.Unlock()
@@ -271,23 +277,59 @@ func (n *Node) compiled(schema json.RawMessage) (check func(json.RawMessage) err
 	n.compiling.Lock()
 	defer n.compiling.Unlock()
 	if n.schemas == nil || len(n.schemas) >= maxCompiled {
-		n.schemas = map[string]func(json.RawMessage) error{}
+		n.schemas = map[string]func(any) error{}
 	}
 	n.schemas[string(schema)] = check
 	return check, nil
 }
 
-// valid returns an error with schema_mismatch if a value does not fit a schema.
-func (n *Node) valid(schema, value json.RawMessage, what string, name Name) error {
+// check is the check of values by a schema; nil without one.
+type check func(value any) error
+
+// checkBy returns the check by a schema. The error has the code schema_mismatch.
+func (n *Node) checkBy(schema json.RawMessage, name Name) (check, error) {
 	if len(schema) == 0 || n.o.Schema == nil {
+		return nil, nil
+	}
+	c, err := n.compiled(schema)
+	if err != nil {
+		return nil, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "a schema of %s cannot be used: %v", name, err)
+	}
+	return c, nil
+}
+
+// read reads JSON of at most most bytes, once. The value is there if it is to be checked.
+func (c check) read(raw json.RawMessage, most int) (canonical json.RawMessage, value any, err error) {
+	limits := guard.JSONLimits{MaxBytes: most, MaxDepth: maxSchemaDepth}
+	if c != nil {
+		return limits.Read(raw)
+	}
+	canonical, err = limits.Canonical(raw)
+	return canonical, nil, err
+}
+
+// valid returns an error with schema_mismatch if a value does not fit the schema.
+func (c check) valid(value any, what string, name Name) error {
+	if c == nil {
 		return nil
 	}
-	check, err := n.compiled(schema)
-	if err == nil {
-		err = check(value)
-	}
-	if err != nil {
+	if err := c(value); err != nil {
 		return toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s of %s does not fit its schema: %v", what, name, err)
 	}
 	return nil
+}
+
+// own returns an error if raw is not JSON of at most most bytes that fits the schema.
+func (c check) own(raw json.RawMessage, most int, what string, name Name) error {
+	switch {
+	case len(raw) > most:
+		return toolcrib.Errorf(toolcrib.CodeTooLarge, "%s has at most %d bytes", what, most)
+	case c == nil && json.Valid(raw):
+		return nil
+	}
+	value, err := guard.JSONLimits{MaxBytes: most, MaxDepth: maxSchemaDepth}.Value(raw)
+	if err != nil {
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s is not JSON: %v", what, err)
+	}
+	return c.valid(value, what, name)
 }

@@ -52,6 +52,9 @@ type peer struct {
 	trust  toolcrib.Trust // at its last card
 	list   *list          // nil if it is not known
 	asked  time.Time      // when the list was last asked for
+
+	session      *session // for calls to it; nil without one
+	sessionAsked time.Time
 }
 
 // list are the capabilities of a node that this one may call.
@@ -209,6 +212,7 @@ func (n *Node) expire(now time.Time) {
 	}
 	n.replays.turn(now)
 	n.expireKept(now)
+	n.expireSessions(now)
 	n.expireRoutes(now)
 }
 

@@ -34,6 +34,7 @@ type call struct {
 	trace   string
 	timeout time.Duration
 	keep    bool
+	ask     []byte // public key for a session
 	to      Key
 	only    Address // if not zero, no other instance
 	tried   map[Address]bool

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,18 +17,16 @@ import (
 const (
 	bodyWait   = 30 * time.Second // for the rest of a body
 	acceptWait = 5 * time.Millisecond
-	checkAlive = time.Second     // after which a caller hears that its call is being checked
 	endWait    = 5 * time.Second // for room for the last message of a call that has timed out
 )
 
-// opened takes an open message.
-func (n *Node) opened(raw []byte) {
-	id, text, in, out, err := n.o.Keys.unseal(n.self, raw)
+// opened takes the first message of an exchange.
+func (n *Node) opened(e envelope, err error) {
 	if err != nil {
 		return
 	}
 	now := time.Now()
-	x := &Exchange{node: n, id: id, serving: true, in: in, out: out, started: now}
+	x := &Exchange{node: n, id: e.id, serving: true, in: e.in, out: e.out, started: now}
 	x.pumping = true            // until the caller is known
 	_, _ = rand.Read(x.salt[:]) // does not fail
 	x.link.heard, x.link.serving = now, true
@@ -35,7 +34,7 @@ func (n *Node) opened(raw []byte) {
 		return
 	}
 	if !n.goes(func() {
-		call, err := readOpen(text, n.self.Node, n.o.Now())
+		call, err := e.read(n.self.Node, n.o.Now())
 		if call == nil {
 			x.end(nil, err) // nobody is known who could be told
 			return
@@ -61,33 +60,46 @@ func (n *Node) serve(x *Exchange, in *incoming, err error) {
 	x.mu.Lock()
 	x.bytesIn += in.Bytes
 	x.mu.Unlock()
-	event := func(err error) {
-		e := x.event(n.self.Node)
-		if e.From = h.Node; toolcrib.CodeOf(err) == toolcrib.CodeSignature && x.Caller.Node == "" {
-			e.From = "" // it is not known
-		}
-		e.Local, e.Served = x.other != nil, true
-		n.record(e, x.started, err)
-	}
+	x.signer = h.Node
 	var result json.RawMessage
 	if err == nil {
 		result, err = n.answer(x, in)
+	}
+	n.conclude(x, result, err)
+}
+
+// conclude sends the end of a call to its caller and records it, once: at its end or when its time is over.
+func (n *Node) conclude(x *Exchange, result json.RawMessage, err error) {
+	x.mu.Lock()
+	over := x.concluded
+	x.concluded = true
+	if err == nil {
+		x.bytesOut += len(result)
+	}
+	x.mu.Unlock()
+	if over {
+		return
 	}
 	if errors.Is(err, errReplay) {
 		x.end(nil, err)
 		return
 	}
+	event := func() {
+		e := x.event(n.self.Node)
+		if e.From = x.signer; toolcrib.CodeOf(err) == toolcrib.CodeSignature && x.Caller.Node == "" {
+			e.From = "" // it is not known
+		}
+		e.Local, e.Served = x.other != nil, true
+		n.record(e, x.started, err)
+	}
 	ctx, cancel := context.WithTimeout(n.ctx, max(x.patience, endWait))
 	defer cancel()
 	if err == nil {
-		x.mu.Lock()
-		x.bytesOut += len(result)
-		x.mu.Unlock()
-		event(nil)
+		event() // the caller may look for it
 	}
 	x.finish(ctx, result, err)
 	if err != nil {
-		event(err)
+		event()
 	}
 }
 
@@ -98,8 +110,6 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	}
 	checks, done := context.WithTimeout(n.ctx, DefaultTimeout)
 	defer done()
-	alive := time.AfterFunc(checkAlive, func() { x.ping() })
-	defer alive.Stop()
 	o := n.offered(x.Name)
 	if o == nil {
 		trust, err := n.trustIn(checks, in.last().Node)
@@ -110,7 +120,11 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 		defer n.mu.Unlock()
 		return nil, n.notOffered(x.Name, trust)
 	}
-	x.Name, x.stream = o.Name, o.Stream
+	x.Name = o.Name
+	var err error
+	if x.sends, err = n.checkBy(o.Stream, o.Name); err != nil {
+		return nil, err
+	}
 	if err := n.admit(checks, x, in, o); err != nil {
 		return nil, err
 	}
@@ -121,8 +135,16 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.Body, err = readBody(body); err != nil {
+	request, err := n.checkBy(o.Request, o.Name)
+	if err != nil {
 		return nil, err
+	}
+	var value any
+	if x.Body, value, err = request.read(body, MaxBody); err == nil && !bytes.HasPrefix(x.Body, []byte("{")) {
+		err = errors.New("it is not an object")
+	}
+	if err != nil {
+		return nil, badBody(err)
 	}
 	var params struct {
 		Params map[string]any `json:"params"`
@@ -133,7 +155,7 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err := covered(x.Caller.Claims, o.Name, x.Caller.Lineage, x.Body); err != nil {
 		return nil, err
 	}
-	if err := n.valid(o.Request, x.Body, "the body", o.Name); err != nil {
+	if err := request.valid(value, "the body", o.Name); err != nil {
 		return nil, mismatch(err, &o.Descriptor)
 	}
 	k, first, err := n.enter(o, x, in)
@@ -143,7 +165,6 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	alive.Stop()
 	x.mu.Lock()
 	x.executed, x.link.begun = true, true
 	x.mu.Unlock()
@@ -224,7 +245,10 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 	if x.other != nil || o.open() { // such a call may be repeated
 		return nil
 	}
-	return n.remember(x, in.last().Expires)
+	if err := n.remember(x, in.last().Expires); err != nil {
+		return err
+	}
+	return n.grant(x, in)
 }
 
 // open reports whether every node may call the offer.
@@ -318,17 +342,6 @@ func (x *Exchange) accepting() {
 	}
 }
 
-// ping lets the caller know that it is heard.
-func (x *Exchange) ping() {
-	x.mu.Lock()
-	if !x.ended && !x.ending {
-		m, _ := x.link.ack(time.Now(), true)
-		x.outbox = append(x.outbox, m)
-	}
-	x.mu.Unlock()
-	x.flush()
-}
-
 // execute runs the handler.
 func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.RawMessage, error) {
 	timeout := o.Timeout
@@ -337,7 +350,9 @@ func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.R
 	}
 	x.patience = timeout
 	ctx, stop := context.WithCancelCause(n.ctx)
+	defer stop(nil)
 	ctx, done := context.WithTimeout(ctx, timeout)
+	defer done()
 	x.mu.Lock()
 	x.stop = func(err error) {
 		// A call that may be made again continues when its caller is lost.
@@ -353,43 +368,18 @@ func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.R
 	// A result and a frame say as well that the call was accepted. An error does not.
 	late := time.AfterFunc(acceptWait, x.accept)
 	defer late.Stop()
-	type outcome struct {
-		result json.RawMessage
-		err    error
-	}
-	ended := make(chan outcome, 1)
+	// The caller does not wait for a handler that needs longer.
+	defer context.AfterFunc(ctx, func() { n.goes(func() { n.conclude(x, nil, stopped(ctx, o.Name)) }) })()
 	began := time.Now()
-	run := func() {
-		result, err := guard.Contain(func() (json.RawMessage, error) {
-			if err := context.Cause(ctx); err != nil {
-				return nil, err
-			}
-			return o.handler(ctx, x)
-		})
-		result, err = n.checked(ctx, o, result, err)
-		n.left(o, k, time.Since(began), result, err, x.frames())
-		ended <- outcome{result, err}
-		done()
-		stop(nil)
-	}
-	if !n.goes(run) {
-		done()
-		stop(nil)
-		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
-		n.left(o, k, 0, nil, err, 0)
-		return nil, err
-	}
-	select {
-	case r := <-ended:
-		return r.result, r.err
-	case <-ctx.Done():
-	}
-	select {
-	case r := <-ended:
-		return r.result, r.err
-	default:
-	}
-	return nil, stopped(ctx, o.Name) // the handler may need longer
+	result, err := guard.Contain(func() (json.RawMessage, error) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		return o.handler(ctx, x)
+	})
+	result, err = n.checked(ctx, o, result, err)
+	n.left(o, k, time.Since(began), result, err, x.frames())
+	return result, err
 }
 
 func (x *Exchange) frames() int {
@@ -414,12 +404,11 @@ func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, er
 		if len(result) == 0 {
 			result = json.RawMessage("null")
 		}
-		switch err = n.valid(o.Response, result, "the result", o.Name); {
-		case len(result) > MaxBody:
-			err = fmt.Errorf("the result has %d bytes", len(result))
-		case err == nil && !json.Valid(result):
-			err = errors.New("the result is not JSON")
-		case err == nil:
+		var response check
+		if response, err = n.checkBy(o.Response, o.Name); err == nil {
+			err = response.own(result, MaxBody, "the result", o.Name)
+		}
+		if err == nil {
 			return result, nil
 		}
 	case ctx.Err() != nil:

@@ -315,19 +315,15 @@ func CheckAnswer(raw, answer json.RawMessage) error {
 	return nil
 }
 
-// CompileSchema returns a function that returns an error if a value is not valid against a JSON Schema, or has more
-// than most bytes.
-func CompileSchema(raw json.RawMessage, most int) (check func(value json.RawMessage) error, err error) {
+// CompileSchema returns a function that returns an error if a value of [guard.JSONLimits.Value] is not valid against a
+// JSON Schema.
+func CompileSchema(raw json.RawMessage) (check func(value any) error, err error) {
 	compiled, err := answerSchema(raw)
 	if err != nil {
 		return nil, err
 	}
-	return func(value json.RawMessage) error {
-		read, err := guard.JSONLimits{MaxBytes: most}.Value(value)
-		if err != nil {
-			return errors.New(broken(err.Error()).message)
-		}
-		if r := compiled.checkArguments(map[string]any{"answer": read}); r != nil {
+	return func(value any) error {
+		if r := compiled.checkArguments(map[string]any{"answer": value}); r != nil {
 			return errors.New(r.message)
 		}
 		return nil

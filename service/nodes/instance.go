@@ -64,7 +64,7 @@ func (n *Nodes) Open(ctx context.Context, l Link, serves bool, log *slog.Logger)
 	i := &Instance{nodes: n, link: l, log: log, opened: time.Now(), flights: map[*flight]struct{}{}}
 	i.Node, err = bus.New(bus.Options{
 		Keys: keys, Name: n.Name(), Transport: l.Transport, Trust: n.TrustOf, Token: n.verify, Count: n.count,
-		Schema: compile, Trace: i.trace, Log: log,
+		Schema: gate.CompileSchema, Trace: i.trace, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -83,11 +83,6 @@ func (n *Nodes) Open(ctx context.Context, l Link, serves bool, log *slog.Logger)
 	defer n.mu.Unlock()
 	n.server = i
 	return i, nil
-}
-
-// compile implements [bus.Options.Schema].
-func compile(schema json.RawMessage) (func(json.RawMessage) error, error) {
-	return gate.CompileSchema(schema, bus.MaxBody)
 }
 
 // Connects reports whether there are other nodes on the bus.
