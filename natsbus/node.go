@@ -177,12 +177,12 @@ func (n *Nodes) Receive(self bus.Address, receive func([]byte)) (stop func(), er
 		}
 		_ = all.Unsubscribe()
 	})
-	if err == nil && n.conn.IsConnected() { // otherwise once it is
-		err = n.conn.FlushTimeout(patience) // the node can be reached now
-	}
 	if err != nil {
 		stop()
 		return nil, err
+	}
+	if n.conn.IsConnected() {
+		_ = n.conn.FlushTimeout(patience) // the node can be reached now; after an error, once the connection is back
 	}
 	return stop, nil
 }

@@ -163,6 +163,23 @@ func TestNodes_Nobody(t *testing.T) {
 	}
 }
 
+// A node can be opened while the NATS server does not answer, and is reached once it does.
+func TestNodes_OpenedWithoutAnswer(t *testing.T) {
+	c := natstest.Start(t, 1, nil)
+	over := dial(t, natsbus.Options{URL: c.URL()})
+	c.Relay(0).StallBack()
+	to := bus.Address{Node: "AAAA", Instance: "B"}
+	got := make(chan string, 100)
+	stop, err := over.Receive(to, func(m []byte) { got <- string(m) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	c.Relay(0).Heal()
+	other := dial(t, natsbus.Options{URL: c.URL()})
+	waittest.Until(t, "the node can be reached", func() bool { return other.Send(to, []byte("x"), nil) == nil && len(got) > 0 })
+}
+
 // The receiver of a message cannot tell its sender that nobody received another one.
 func TestNodes_ForgedNobody(t *testing.T) {
 	c := natstest.Start(t, 1, nil)
