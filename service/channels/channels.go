@@ -164,6 +164,7 @@ func (c *Channels) look(ctx context.Context) {
 			held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend)
 			if held {
 				l.renewed()
+				l.saveReport(ctx)
 			} else if err == nil || l.lost((leases-1)*c.o.Tend) {
 				c.drop(name, l)
 			}

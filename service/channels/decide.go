@@ -56,7 +56,9 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	word, _, _ = strings.Cut(strings.ToLower(strings.TrimPrefix(word, "/")), "@") // a group names the bot
 	code, words, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	r := l.replied(m)
+	r, a := l.find(func(r *record) bool { // the question of the model that it replies to
+		return m.ReplyTo != "" && r.Asked.Question && r.Asked.MessageID == m.ReplyTo && r.Message.Chat == m.Chat
+	})
 	switch {
 	case verbs[word] != "" && codePattern.MatchString(code):
 		return true, l.decide(m, user, known, code, verbs[word], strings.TrimSpace(words))
@@ -64,7 +66,7 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 		l.say(m, "This button is not one of here.")
 		return true, nil
 	case r != nil && !m.Forwarded:
-		return true, l.decide(m, user, known, r.Code, journal.DecisionAnswer, m.Text)
+		return true, l.decide(m, user, known, a.Code, journal.DecisionAnswer, m.Text)
 	case strings.TrimSpace(rest) == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
 		l.mu.Lock()
 		l.spawn(func() { l.cancel(m, user, known) })
@@ -77,33 +79,10 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 	return false, nil
 }
 
-// replied returns the question of the model that a message answers by replying to it, or nil.
-func (l *line) replied(m *channel.Message) *asked {
-	if m.ReplyTo == "" {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.open {
-		if a := r.Asked; a != nil && a.Question && a.MessageID == m.ReplyTo && r.Message.Chat == m.Chat {
-			return a
-		}
-	}
-	return nil
-}
-
 // decide decides on the approval with a code. The sender must be one who may decide it; the digest is that of what was
 // posted. What is stale, or of another chat, changes nothing.
 func (l *line) decide(m *channel.Message, user string, known bool, code, decision, words string) error {
-	l.mu.Lock()
-	var r *record
-	var a asked
-	for _, one := range l.open {
-		if one.Asked != nil && one.Asked.Code == code && one.Message.Chat == m.Chat {
-			r, a = one, *one.Asked
-		}
-	}
-	l.mu.Unlock()
+	r, a := l.find(func(r *record) bool { return r.Asked.Code == code && r.Message.Chat == m.Chat })
 	switch {
 	case m.Forwarded:
 		l.say(m, "A forwarded message decides nothing.")
@@ -144,21 +123,16 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 		inChat.PressID = ""
 		l.say(&inChat, done)
 	}
-	l.resume(r)
+	r.lane.wake()
 	return nil
 }
 
 // cancel ends the run of a sender's messages to a session.
 func (l *line) cancel(m *channel.Message, user string, known bool) {
-	at := user + "\x00" + session(l.name, m)
 	l.mu.Lock()
 	var run toolcrib.RunID
-	if n := l.lanes[at]; n != nil {
-		if n.parked != nil {
-			run = n.parked.Run
-		} else if n.running != nil {
-			run = n.running.Run
-		}
+	if n := l.lanes[laneOf(l.name, user, m)]; n != nil && n.now != nil {
+		run = n.now.Run
 	}
 	l.mu.Unlock()
 	if run == "" {

@@ -13,43 +13,72 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// work works on the messages of a lane, one after another.
-func (l *line) work(at string, n *lane) {
+// work works on the messages of a lane.
+func (l *line) work(n *lane) {
 	for {
 		l.mu.Lock()
+		n.now = nil
 		if len(n.waiting) == 0 || l.ctx.Err() != nil {
-			n.busy = false
-			if len(n.waiting) == 0 && n.parked == nil {
-				delete(l.lanes, at)
-			}
+			delete(l.lanes, n.at)
+			n.bounds.lanes--
 			l.mu.Unlock()
 			return
 		}
-		r, parked := n.waiting[0], n.parked
-		n.waiting, n.running = n.waiting[1:], r
+		r := n.waiting[0]
+		n.now, n.waiting = r, n.waiting[1:]
 		l.mu.Unlock()
-		waits, err := false, error(nil)
-		if parked != nil && parked != r {
-			l.say(&r.Message, "The last message still waits: "+l.waitsFor(parked)+" Send cancel to end it.")
-			err = l.forget(r)
-		} else {
-			waits, err = l.carry(r)
+		if err := l.finish(n, r); err != nil && l.ctx.Err() == nil {
+			l.fail(err)
+		}
+	}
+}
+
+// finish carries a message on until it is answered.
+func (l *line) finish(n *lane, r *record) error {
+	for {
+		waits, err := l.carry(n, r)
+		l.left()
+		if err != nil || !waits {
+			return err
+		}
+		if err := l.park(n, r); err != nil {
+			return err
 		}
 		l.mu.Lock()
-		n.running = nil
-		l.queued--
-		if parked == nil || parked == r {
-			n.parked = nil
-			delete(l.open, r.key)
-			if waits {
-				n.parked, l.open[r.key] = r, r
+		l.queued++
+		l.mu.Unlock()
+	}
+}
+
+// park waits until the run of a message no longer waits for a person, wherever that was decided, or asks something
+// else. Further messages of the lane are refused meanwhile.
+func (l *line) park(n *lane, r *record) error {
+	tick := time.NewTicker(l.o.Tend)
+	defer tick.Stop()
+	for {
+		l.mu.Lock()
+		came := n.waiting
+		n.waiting = nil
+		l.mu.Unlock()
+		for _, later := range came {
+			l.say(&later.Message, "The last message still waits: "+r.waitsFor()+" Send cancel to end it.")
+			err := l.forget(later)
+			l.left()
+			if err != nil {
+				return err
 			}
 		}
-		l.mu.Unlock()
-		l.left()
-		if err != nil && l.ctx.Err() == nil {
-			l.fail(err)
-			return
+		rec, err := l.o.Runs.Look(l.ctx, r.Run)
+		switch {
+		case err != nil && !errors.Is(err, toolcrib.ErrNotFound): // the store is gone for now
+		case err != nil, !rec.Status.Parked(), asks(&rec) && r.unasked(&rec):
+			return nil
+		}
+		select {
+		case <-n.came:
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
 		}
 	}
 }
@@ -62,11 +91,8 @@ func (l *line) fail(err error) {
 
 // carry carries a message on until it is answered, or its run waits for a person. It returns an error if the store does
 // not work.
-func (l *line) carry(r *record) (waits bool, err error) {
-	l.mu.Lock()
-	s := l.senderOf(r.Message.Sender)
-	l.mu.Unlock()
-	for _, slots := range []chan struct{}{s.slots, l.slots} {
+func (l *line) carry(n *lane, r *record) (waits bool, err error) {
+	for _, slots := range []chan struct{}{n.bounds.slots, l.slots} {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
@@ -172,15 +198,16 @@ func (l *line) ask(r *record, approval string) (again bool, err error) {
 		parts = append(parts[:maxQuestionParts-1], l.api.Parts(l.partly(v, a))...)
 	}
 	l.mu.Lock()
-	r.Asked = nil
-	l.open[r.key] = r // it may be decided as soon as it is seen
+	if r.Asked != nil && r.Asked.Code != a.Code {
+		r.Asked = nil
+	}
 	l.mu.Unlock()
 	for i, part := range parts {
 		reply := l.reply(r, fmt.Sprintf("%s %d", v.ID, i), part)
 		if i == len(parts)-1 {
 			reply.Buttons = a.buttons(v)
 			l.mu.Lock()
-			r.Asked = a
+			r.Asked = a // it may be decided as soon as it is seen
 			l.mu.Unlock()
 		}
 		id, err := l.send(r, v.ID, reply)
@@ -297,49 +324,6 @@ func (l *line) notice(format string, args ...any) {
 	text := "channel " + l.name + ": " + fmt.Sprintf(format, args...)
 	l.o.Host.Notice(text)
 	l.log.Warn(text)
-}
-
-// watch looks at the runs that wait for a person, until the line ends: they may be decided elsewhere. It also stores
-// the report.
-func (l *line) watch() {
-	for l.pause(l.o.Tend) == nil {
-		l.saveReport()
-		l.mu.Lock()
-		all := map[*record]string{} // with the approval that each was asked about
-		for _, n := range l.lanes {
-			if r := n.parked; r != nil && !n.busy {
-				all[r] = ""
-				if r.Asked != nil {
-					all[r] = r.Asked.Approval
-				}
-			}
-		}
-		l.mu.Unlock()
-		for r, approval := range all {
-			rec, err := l.o.Runs.Look(l.ctx, r.Run)
-			removed := errors.Is(err, toolcrib.ErrNotFound)
-			if err != nil && !removed {
-				break // the store is gone for now
-			}
-			if removed || !rec.Status.Parked() || asks(&rec) && rec.Pending.ApprovalID != approval {
-				l.resume(r)
-			}
-		}
-	}
-}
-
-// resume has a message continue that has waited.
-func (l *line) resume(r *record) {
-	at := r.User + "\x00" + session(l.name, &r.Message)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.lanes[at]
-	if n == nil || n.parked != r || len(n.waiting) > 0 && n.waiting[0] == r {
-		return
-	}
-	l.queued++
-	n.waiting = append([]*record{r}, n.waiting...)
-	l.wake(at, n)
 }
 
 // say sends a text once, unless too many are waiting. It is for what nobody misses after a crash.

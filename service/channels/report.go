@@ -80,7 +80,7 @@ func (l *line) problem(err error) {
 }
 
 // saveReport stores the report if it has changed, not too often.
-func (l *line) saveReport() {
+func (l *line) saveReport(ctx context.Context) {
 	l.mu.Lock()
 	if !l.changed || time.Since(l.reported) < reportEvery {
 		l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *line) saveReport() {
 	l.mu.Unlock()
 	if err == nil {
 		name := l.folder() + "/" + reportFile
-		err = l.o.Host.Files().ChangeFile(l.ctx, name, func([]byte) ([]byte, error) { return data, nil })
+		err = l.o.Host.Files().ChangeFile(ctx, name, func([]byte) ([]byte, error) { return data, nil })
 	}
 	if err != nil && l.ctx.Err() == nil {
 		l.log.Warn("the report of the channel cannot be stored", "error", err)

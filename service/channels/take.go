@@ -30,10 +30,10 @@ const (
 	maxAtOnce = 64       // runs
 	maxChunk  = 100      // messages that are taken together
 
-	// Of one sender:
+	// Of one user:
+	maxLanes   = 64 // sessions with a message that is not answered
 	runsAtOnce = 2
 	perMinute  = 30 // messages
-	burst      = 30
 	tellEvery  = time.Minute // that there were too many
 
 	// recentFor is how long a message is known that was answered: longer than any API delivers one again, and than a
@@ -67,6 +67,7 @@ type record struct {
 
 	key    string
 	stored []byte // its file, as this process has written it
+	lane   *lane
 }
 
 // asked is a question that was posted.
@@ -104,26 +105,36 @@ type line struct {
 	queued  int
 	seq     int64
 	lanes   map[string]*lane
-	senders map[string]*sender
-	open    map[string]*record // that are parked, by key
+	bounds  map[string]*bounds // by user
 	report  Report
 
 	changed          bool      // the report is to be stored
 	reported, logged time.Time // when it was stored, and when a refused message was logged
 }
 
-// lane has the messages of a sender to one session, which are worked on in their order.
+// lane has the messages of a user to one session, which one goroutine works on in their order. It exists as long as it
+// has any.
 type lane struct {
+	at      string
+	bounds  *bounds
+	now     *record
 	waiting []*record
-	busy    bool
-	running *record
-	parked  *record // its run waits for a person
+	came    chan struct{} // has an element after something has come for now, which waits for a person
 }
 
-// sender has the bounds of a sender.
-type sender struct {
+// wake has the message that waits for a person look at its run again.
+func (n *lane) wake() {
+	select {
+	case n.came <- struct{}{}:
+	default:
+	}
+}
+
+// bounds are those of a user.
+type bounds struct {
 	pace  *rate.Limiter
 	slots chan struct{}
+	lanes int
 	told  time.Time
 }
 
@@ -137,7 +148,7 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		o: &c.o, name: name, set: set, api: api, log: c.o.Log.With("channel", name),
 		slots: make(chan struct{}, maxAtOnce), out: make(chan channel.Reply, maxAtOnce), room: make(chan struct{}, 1),
 		held: time.Now(), state: state{Recent: map[string]int64{}},
-		lanes: map[string]*lane{}, senders: map[string]*sender{}, open: map[string]*record{},
+		lanes: map[string]*lane{}, bounds: map[string]*bounds{},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	records, err := l.load(ctx)
@@ -145,16 +156,10 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		return nil, err
 	}
 	for _, r := range records {
-		if r.Asked != nil { // its button may have been pressed meanwhile
-			l.open[r.key] = r
-		}
-	}
-	for _, r := range records {
 		l.enqueue(r)
 	}
 	l.all.Go(l.receive)
 	l.all.Go(l.speak)
-	l.all.Go(l.watch)
 	return l, nil
 }
 
@@ -438,7 +443,7 @@ func (l *line) admit(m *channel.Message) (*record, error) {
 		}
 		return nil, nil
 	}
-	if !l.paced(m) {
+	if !l.paced(m, user) {
 		return nil, nil
 	}
 	if done, err := l.command(m, user, known); done || err != nil {
@@ -450,6 +455,10 @@ func (l *line) admit(m *channel.Message) (*record, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.lanes[laneOf(l.name, user, m)] == nil && l.boundsOf(user).lanes >= maxLanes {
+		l.say(m, "This message was not read: too many of your conversations wait. Decide what is asked there, or end them.")
+		return nil, nil
+	}
 	l.seq = max(l.seq+1, time.Now().UnixMicro())
 	return &record{Message: *m, User: user, Known: known, Seq: l.seq, key: keyOf(m)}, nil
 }
@@ -472,33 +481,31 @@ func listed(name string, set config.Channel, id string) (user string, known, ok 
 	return "", false, false
 }
 
-// paced reports whether a sender has not written too often.
-func (l *line) paced(m *channel.Message) bool {
+// paced reports whether a user has not written too often.
+func (l *line) paced(m *channel.Message, user string) bool {
 	l.mu.Lock()
-	s := l.senderOf(m.Sender)
-	ok, tell := s.pace.Allow(), false
-	if !ok {
-		l.report.Dropped++
-		l.changed = true
-		if tell = time.Since(s.told) > tellEvery; tell {
-			s.told = time.Now()
-		}
+	defer l.mu.Unlock()
+	b := l.boundsOf(user)
+	if b.pace.Allow() {
+		return true
 	}
-	l.mu.Unlock()
-	if tell {
+	l.report.Dropped++
+	l.changed = true
+	if time.Since(b.told) > tellEvery {
+		b.told = time.Now()
 		l.say(m, "There are too many messages; those of now are not read. Try again in a minute.")
 	}
-	return ok
+	return false
 }
 
-// senderOf returns the bounds of a listed sender. The line is locked.
-func (l *line) senderOf(id string) *sender {
-	s := l.senders[id]
-	if s == nil {
-		s = &sender{pace: rate.NewLimiter(rate.Limit(perMinute)/60, burst), slots: make(chan struct{}, runsAtOnce)}
-		l.senders[id] = s
+// boundsOf returns the bounds of the user of a listed sender. The line is locked.
+func (l *line) boundsOf(user string) *bounds {
+	b := l.bounds[user]
+	if b == nil {
+		b = &bounds{pace: rate.NewLimiter(rate.Limit(perMinute)/60, perMinute), slots: make(chan struct{}, runsAtOnce)}
+		l.bounds[user] = b
 	}
-	return s
+	return b
 }
 
 // session returns the name of the session of a chat and thread.
@@ -514,39 +521,51 @@ func session(name string, m *channel.Message) string {
 	return text
 }
 
+func laneOf(name, user string, m *channel.Message) string { return user + "\x00" + session(name, m) }
+
 // enqueue adds a record to its lane.
 func (l *line) enqueue(r *record) {
-	at := r.User + "\x00" + session(l.name, &r.Message)
+	at := laneOf(l.name, r.User, &r.Message)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.lanes[at]
 	if n == nil {
-		n = &lane{}
+		n = &lane{at: at, bounds: l.boundsOf(r.User), came: make(chan struct{}, 1)}
 		l.lanes[at] = n
+		n.bounds.lanes++
+		l.spawn(func() { l.work(n) })
 	}
 	l.queued++
-	n.waiting = append(n.waiting, r)
-	l.wake(at, n)
+	r.lane, n.waiting = n, append(n.waiting, r)
+	n.wake()
 }
 
-// wake has a lane worked on. The line is locked.
-func (l *line) wake(at string, n *lane) {
-	if !n.busy {
-		n.busy = l.spawn(func() { l.work(at, n) })
+// find returns a message whose question was posted and matches, with a copy of the question, or nil.
+func (l *line) find(matches func(*record) bool) (*record, asked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.lanes {
+		for _, r := range append([]*record{n.now}, n.waiting...) {
+			if r != nil && r.Asked != nil && matches(r) {
+				return r, *r.Asked
+			}
+		}
 	}
+	return nil, asked{}
 }
 
 // spawn begins work that the end of the line waits for. The line is locked.
-func (l *line) spawn(work func()) bool {
-	if l.ctx.Err() != nil {
-		return false
+func (l *line) spawn(work func()) {
+	if l.ctx.Err() == nil {
+		l.all.Go(work)
 	}
-	l.all.Go(work)
-	return true
 }
 
-// left reports that a message has left the queue.
+// left reports that a message has left the queue: it is answered, or waits for a person.
 func (l *line) left() {
+	l.mu.Lock()
+	l.queued--
+	l.mu.Unlock()
 	select {
 	case l.room <- struct{}{}:
 	default:

@@ -143,9 +143,7 @@ func (l *line) page(approval string) string {
 }
 
 // waitsFor returns what a message waits for.
-func (l *line) waitsFor(r *record) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *record) waitsFor() string {
 	if r.Asked == nil {
 		return "its run waits."
 	}
