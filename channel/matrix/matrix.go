@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,6 +175,7 @@ type (
 const (
 	// maxMissed bounds the messages of a room that are read again after an outage; older ones are left out.
 	maxMissed = 1024
+	maxPages  = 100
 
 	filter = `{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},` +
 		`"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"types":["m.room.message"],"limit":100}}}`
@@ -223,7 +225,7 @@ func (a *Account) Receive(ctx context.Context, cursor string, take channel.Take)
 
 // missed returns the messages of a room between two tokens, oldest first.
 func (a *Account) missed(ctx context.Context, room, from, to string) (events []event, err error) {
-	for from != "" && len(events) < maxMissed {
+	for pages := 0; from != "" && pages < maxPages && len(events) < maxMissed; pages++ {
 		query := url.Values{
 			"dir": {"b"}, "from": {from}, "to": {to}, "limit": {"100"}, "filter": {`{"types":["m.room.message"]}`},
 		}
@@ -232,13 +234,10 @@ func (a *Account) missed(ctx context.Context, room, from, to string) (events []e
 		if err := a.call(ctx, http.MethodGet, path, query, timeout, nil, &p); err != nil {
 			return nil, err
 		}
-		for _, e := range p.Chunk {
-			events = append([]event{e}, events...)
-		}
-		if from = p.End; len(p.Chunk) == 0 {
-			break
-		}
+		events = append(events, p.Chunk...)
+		from = p.End // a page can be empty, and others follow
 	}
+	slices.Reverse(events)
 	return events, nil
 }
 

@@ -11,10 +11,11 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/toolcrib/toolcrib/channel"
+	"github.com/toolcrib/toolcrib/channel/internal/rest"
 )
 
 const (
-	maxEnvelope = 1 << 20
+	maxEnvelope = rest.MaxAnswer
 	// idle is how long nothing may arrive, after which the connection is made again: Slack replaces it within hours.
 	idle = 15 * time.Minute
 )
@@ -38,7 +39,7 @@ type (
 			Name string `json:"name"`
 			Type string `json:"mimetype"`
 		} `json:"files"`
-		Attachments []json.RawMessage `json:"attachments"` // shared messages of others
+		Attachments []struct{ Text string } `json:"attachments"` // shared messages of others
 	}
 	interaction struct {
 		Type    string                    `json:"type"`
@@ -130,6 +131,9 @@ func (v *event) message() (m channel.Message, ok bool) {
 	if v.Type == "app_mention" && strings.HasPrefix(m.Text, "<@") { // of the app itself
 		_, m.Text, _ = strings.Cut(m.Text, ">")
 		m.Text = strings.TrimSpace(m.Text)
+	}
+	for _, shared := range v.Attachments {
+		m.Text = strings.TrimSpace(m.Text + "\n" + unescaped(shared.Text))
 	}
 	if v.ThreadTS != v.TS { // the first message of the thread is the question that it answers
 		m.ReplyTo = v.ThreadTS

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/internal/rest"
 )
@@ -29,7 +27,6 @@ type App struct {
 	bot, appLevel string // tokens
 	chat          string
 	http          *http.Client
-	pace          *rate.Limiter // of messages
 }
 
 // New returns the app of an address: slack://BOT-TOKEN:APP-TOKEN@slack?chats=ID. The app token is needed to receive.
@@ -44,7 +41,6 @@ func New(address string) (*App, error) {
 	}
 	return &App{
 		base: a.Base.String() + "/api/", bot: a.User, appLevel: a.Password, chat: a.Chat, http: rest.NewClient(),
-		pace: rate.NewLimiter(1, 3),
 	}, nil
 }
 
@@ -128,9 +124,6 @@ type (
 
 // Send implements [channel.Sender]. The text is plain: its markup is escaped or in a block of plain text.
 func (s *App) Send(ctx context.Context, r channel.Reply) (string, error) {
-	if err := s.pace.Wait(ctx); err != nil {
-		return "", channel.Errorf(channel.Later, "%w", err)
-	}
 	if r.Chat = cmp.Or(r.Chat, s.chat); r.Chat == "" {
 		return "", channel.ErrNoChat
 	}

@@ -9,19 +9,12 @@ import (
 
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/slack"
-	"github.com/toolcrib/toolcrib/internal/slacktest"
+	"github.com/toolcrib/toolcrib/internal/chattest"
 	"github.com/toolcrib/toolcrib/internal/waittest"
 )
 
-func open(t *testing.T) (*slacktest.Server, *slack.App) {
-	s := slacktest.New()
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-		if all := s.Problems(); len(all) > 0 {
-			t.Errorf("the API refuses: %q", all)
-		}
-	})
+func open(t *testing.T) (*chattest.Slack, *slack.App) {
+	s := chattest.NewSlack(t)
 	a, err := slack.New(s.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +48,7 @@ func TestC16_Receive(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	waittest.Until(t, "it is acknowledged", func() bool { return s.Waiting() == 0 })
-	s.Press("U3", slacktest.Sent{TS: "2.1", Channel: "C1", Thread: "1.0"}, "approve apr-x")
+	s.Press(chattest.Person{ID: "U3"}, chattest.Sent{ID: "2.1", Chat: "C1", Thread: "1.0"}, "approve apr-x")
 	if m := <-got; m.Press != "approve apr-x" || m.Sender != "U3" || m.Thread != "1.0" || m.Text != "" {
 		t.Errorf("%+v", m)
 	}
@@ -72,14 +65,15 @@ func TestC16_Send(t *testing.T) {
 	if name, err := a.Account(t.Context()); name != "crib in Test" || err != nil {
 		t.Errorf("%q, %v", name, err)
 	}
+	thread := s.Write(chattest.Person{ID: "U1"}, chattest.Message{Chat: "C1", Text: "hello"})
 	reply := channel.Reply{
-		Chat: "C1", Thread: "1.0", Text: "<!here> & *b*", Buttons: []channel.Button{{Label: "Approve", Token: "approve apr-x"}},
+		Chat: "C1", Thread: thread, Text: "<!here> & *b*", Buttons: []channel.Button{{Label: "Approve", Token: "approve apr-x"}},
 	}
 	if _, err := a.Send(t.Context(), reply); err != nil {
 		t.Fatal(err)
 	}
 	one := s.Sent()[0]
-	if one.Text != "&lt;!here&gt; &amp; *b*" || one.Thread != "1.0" || one.Buttons["Approve"] != "approve apr-x" {
+	if one.Text != reply.Text || one.Thread != thread || one.Buttons["Approve"] != "approve apr-x" {
 		t.Errorf("%+v", one)
 	}
 	s.Limit(1)
@@ -92,7 +86,7 @@ func TestC16_Send(t *testing.T) {
 			t.Errorf("%d characters", n)
 		}
 	}
-	other, err := slack.New(strings.Replace(s.Address(), slacktest.Bot, "xoxb-other", 1))
+	other, err := slack.New(strings.Replace(s.Address(), chattest.SlackBot, "xoxb-other", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,8 +130,9 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 // cancel ends the run of a sender's messages to a session.
 func (l *line) cancel(m *channel.Message, user string, known bool) {
 	l.mu.Lock()
+	n := l.lanes[laneOf(l.name, user, m)]
 	var run toolcrib.RunID
-	if n := l.lanes[laneOf(l.name, user, m)]; n != nil && n.now != nil {
+	if n != nil && n.now != nil {
 		run = n.now.Run
 	}
 	l.mu.Unlock()
@@ -142,6 +143,7 @@ func (l *line) cancel(m *channel.Message, user string, known bool) {
 	who, err := l.o.Runs.Act(l.ctx, user, known)
 	if err == nil {
 		err = l.o.Runs.Cancel(l.ctx, who, run)
+		n.wake()
 	}
 	if err != nil && l.ctx.Err() == nil {
 		l.say(m, "It is not cancelled: "+shown(err.Error()))

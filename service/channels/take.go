@@ -33,7 +33,7 @@ const (
 	// Of one user:
 	maxLanes   = 64 // sessions with a message that is not answered
 	runsAtOnce = 2
-	perMinute  = 30 // messages
+	perMinute  = 30          // messages
 	tellEvery  = time.Minute // that there were too many
 
 	// recentFor is how long a message is known that was answered: longer than any API delivers one again, and than a
@@ -99,14 +99,14 @@ type line struct {
 
 	taking sync.Mutex // one batch at a time
 
-	mu      sync.Mutex
-	held    time.Time // when the lease was last renewed
-	state   state
-	queued  int
-	seq     int64
-	lanes   map[string]*lane
-	bounds  map[string]*bounds // by user
-	report  Report
+	mu     sync.Mutex
+	held   time.Time // when the lease was last renewed
+	state  state
+	queued int
+	seq    int64
+	lanes  map[string]*lane
+	bounds map[string]*bounds // by user
+	report Report
 
 	changed          bool      // the report is to be stored
 	reported, logged time.Time // when it was stored, and when a refused message was logged
