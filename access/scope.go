@@ -3,13 +3,11 @@ package access
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/guard"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 // Bounds of a scope.
@@ -201,25 +199,52 @@ func canonical(value any) any {
 	return one
 }
 
-var capability = lazyregexp.New(
-	`^([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)*)@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
-
 const maxCapabilityBytes = 128
+
+// ReadCapability reads the NAME@MAJOR.MINOR of a capability: the name consists of words of a-z, 0-9, _ and -, with dots
+// between them, each beginning with a letter; the numbers are 0 to 9999.
+func ReadCapability(text string) (name string, major, minor int, ok bool) {
+	name, version, _ := strings.Cut(text, "@")
+	first, second, _ := strings.Cut(version, ".")
+	major, ok1 := versionNumber(first)
+	minor, ok2 := versionNumber(second)
+	if !ok1 || !ok2 || len(text) > maxCapabilityBytes {
+		return "", 0, 0, false
+	}
+	start := true // of a word
+	for i := range len(name) {
+		c := name[i]
+		letter := c >= 'a' && c <= 'z'
+		switch {
+		case start && !letter, !start && !letter && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.':
+			return "", 0, 0, false
+		}
+		start = c == '.'
+	}
+	return name, major, minor, !start
+}
+
+// versionNumber reads a number of up to four digits, without leading zeros.
+func versionNumber(text string) (n int, ok bool) {
+	if text == "" || len(text) > 4 || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + int(text[i]-'0')
+	}
+	return n, true
+}
 
 // coversCapability reports whether the granted version covers the offered one: the same name
 // and major, and at least the granted minor. Names that are not NAME@MAJOR.MINOR, including
 // wildcards, neither cover nor are covered.
 func coversCapability(granted, offered string) bool {
-	if len(granted) > maxCapabilityBytes || len(offered) > maxCapabilityBytes {
-		return false
-	}
-	g, o := capability.FindStringSubmatch(granted), capability.FindStringSubmatch(offered)
-	if g == nil || o == nil || g[1] != o[1] || g[2] != o[2] {
-		return false
-	}
-	least, err1 := strconv.Atoi(g[3])
-	minor, err2 := strconv.Atoi(o[3])
-	return err1 == nil && err2 == nil && minor >= least
+	name, major, least, ok1 := ReadCapability(granted)
+	name2, major2, minor, ok2 := ReadCapability(offered)
+	return ok1 && ok2 && name == name2 && major == major2 && minor >= least
 }
 
 // matchesAny reports whether one of the names and globs matches the name.
@@ -255,7 +280,7 @@ func (s Scope) Check() (out Scope, err error) {
 		return out, err
 	}
 	s.Capabilities, err = checkList("capabilities", s.Capabilities, MaxScopeNames, func(text string) error {
-		if len(text) > maxCapabilityBytes || !capability.MatchString(text) {
+		if _, _, _, ok := ReadCapability(text); !ok {
 			return bad("the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", clip(text))
 		}
 		return nil

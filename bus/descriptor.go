@@ -88,7 +88,11 @@ func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error
 	d.MaxConcurrent = cmp.Or(d.MaxConcurrent, DefaultMaxConcurrent)
 	d.Trust = cmp.Or(d.Trust, toolcrib.TrustMember)
 	d.Timeout = cmp.Or(d.Timeout, DefaultTimeout)
-	if err := d.bounds(); err != nil {
+	_, err := ParseName(d.Name.String())
+	if err == nil {
+		err = d.bounds()
+	}
+	if err != nil {
 		return d, err
 	}
 	for _, s := range []*json.RawMessage{&d.Request, &d.Response, &d.Stream} {
@@ -116,10 +120,11 @@ func (d *Descriptor) bounds() error {
 	bad := func(format string, args ...any) error {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: %s", d.Name, fmt.Sprintf(format, args...))
 	}
-	if _, err := ParseName(d.Name.String()); err != nil {
-		return err
-	}
 	switch {
+	case d.Name == Name{}:
+		return bad("it has no name")
+	case len(d.Request)+len(d.Response)+len(d.Stream)+len(d.Description) > maxDescriptorBytes:
+		return bad("its schemas have more than %d bytes", maxDescriptorBytes)
 	case !slices.Contains([]string{Stable, Beta, Experimental}, d.Stability):
 		return bad("unknown stability %+q (valid: stable, beta, experimental)", guard.Clip(d.Stability, 64))
 	case d.Trust != TrustSelf && rank(d.Trust) == 0:

@@ -25,7 +25,7 @@ type card struct {
 	Hash      string  `json:"hash"` // of the offers
 	Count     int     `json:"count"`
 	Time      int64   `json:"time"`          // milliseconds since 1970, later in each card of an instance
-	Ask       bool    `json:"ask,omitempty"` // the others announce themselves as well
+	Ask       bool    `json:"ask,omitempty"` // the others answer with their cards
 	Gone      bool    `json:"gone,omitempty"`
 }
 
@@ -130,23 +130,28 @@ func (n *Node) met(c card) {
 	if err != nil {
 		return // it announces itself again
 	}
+	if n.noted(at, c, trust) {
+		_ = n.o.Transport.Send(at, n.card(false, false), nil) // it is sent again
+	}
+}
+
+// noted takes a card, and reports whether its instance needs that of this one now.
+func (n *Node) noted(at Address, c card, trust toolcrib.Trust) (answer bool) {
 	skew := n.o.Now().Sub(time.UnixMilli(c.Time)).Abs()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.peers[at]
+	answer = p == nil || c.Ask
 	switch {
 	case p != nil && c.Time <= p.Time: // sent again by somebody
-		return
+		return false
 	case c.Gone: // if an older card is sent again, nobody receives the question for the list
 		n.drop(at)
-		return
+		return false
 	case p == nil:
 		n.makeRoom()
 		p = &peer{}
 		n.peers[at] = p
-		n.announce()
-	case c.Ask:
-		n.announce()
 	}
 	before := p.routable()
 	p.card, p.heard, p.trust, p.skewed = c, time.Now(), trust, skew > clockSkew
@@ -154,6 +159,7 @@ func (n *Node) met(c card) {
 		n.rerouted()
 	}
 	n.wanted(p)
+	return answer
 }
 
 // routable reports whether calls may go to a peer, once its list is known.
@@ -313,26 +319,22 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 			return nil, err
 		}
 		var page struct {
-			Offers []json.RawMessage `json:"offers"`
+			Offers []Descriptor `json:"offers"`
+		}
+		if size += len(f.Data); size > maxListBytes {
+			return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "its descriptions have more than %d bytes", maxListBytes)
 		}
 		if err := json.Unmarshal(f.Data, &page); err != nil {
 			return nil, err
 		}
-		for _, raw := range page.Offers {
-			if size += len(raw); len(raw) > maxDescriptorBytes || size > maxListBytes {
-				return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "its descriptions have more than %d bytes, or one has more than %d",
-					maxListBytes, maxDescriptorBytes)
-			}
-			var d Descriptor
-			if err := json.Unmarshal(raw, &d); err != nil {
-				return nil, err
-			}
+		for i := range page.Offers {
+			d := &page.Offers[i]
 			if err := d.bounds(); err != nil {
 				return nil, err
 			}
 			d.Description = guard.Clip(guard.Clean(d.Description), maxDescription)
-			l.offers = append(l.offers, d)
 		}
+		l.offers = append(l.offers, page.Offers...)
 		if len(l.offers) > maxOffers {
 			return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "it has more than %d capabilities", maxOffers)
 		}
