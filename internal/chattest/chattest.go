@@ -142,14 +142,12 @@ func (b *base) keep(s Sent) {
 	b.sent = append(b.sent, s)
 }
 
-// cut cuts a request off if that is wanted.
-func (b *base) cut(method string, done bool) {
+// cuts reports whether a request is to be cut off.
+func (b *base) cuts(method string, done bool) bool {
 	b.mu.Lock()
 	step := b.step
 	b.mu.Unlock()
-	if step != nil && step(method, done) {
-		panic(http.ErrAbortHandler)
-	}
+	return step != nil && step(method, done)
 }
 
 // answer is the answer to a request.
@@ -162,7 +160,9 @@ type answer struct {
 
 // serve answers a request.
 func (b *base) serve(w http.ResponseWriter, r *http.Request, method string, do func(body []byte) answer) {
-	b.cut(method, false)
+	if b.cuts(method, false) {
+		panic(http.ErrAbortHandler)
+	}
 	body, _ := io.ReadAll(r.Body) // an incomplete body is not JSON
 	a := do(body)
 	if a.wrong != "" {
@@ -170,7 +170,9 @@ func (b *base) serve(w http.ResponseWriter, r *http.Request, method string, do f
 		b.problems = append(b.problems, fmt.Sprintf("%s: %s: %.300s", method, a.wrong, body))
 		b.mu.Unlock()
 	}
-	b.cut(method, true)
+	if b.cuts(method, true) {
+		panic(http.ErrAbortHandler)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if a.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(a.after))

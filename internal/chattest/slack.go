@@ -251,7 +251,7 @@ func (s *Slack) socket(w http.ResponseWriter, r *http.Request) {
 func (s *Slack) acknowledged(ctx context.Context, c *websocket.Conn) bool {
 	_, data, err := c.Read(ctx)
 	var ack map[string]string
-	if err != nil || json.Unmarshal(data, &ack) != nil {
+	if err != nil || json.Unmarshal(data, &ack) != nil || s.cuts("acknowledge", false) {
 		return false
 	}
 	s.mu.Lock()

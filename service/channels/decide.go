@@ -1,9 +1,11 @@
 package channels
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
@@ -68,10 +70,7 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 	case r != nil && !m.Forwarded:
 		return true, l.decide(m, user, known, a.Code, journal.DecisionAnswer, m.Text)
 	case strings.TrimSpace(rest) == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
-		l.mu.Lock()
-		l.spawn(func() { l.cancel(m, user, known) })
-		l.mu.Unlock()
-		return true, nil
+		return true, l.cancel(m, user, known)
 	case strings.TrimSpace(rest) == "" && strings.HasPrefix(m.Text, "/") && (word == "start" || word == "help"):
 		l.say(m, help)
 		return true, nil
@@ -127,8 +126,11 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 	return nil
 }
 
+// maxCancel bounds how long a run is told to end, during which no other messages are taken.
+const maxCancel = 5 * time.Second
+
 // cancel ends the run of a sender's messages to a session.
-func (l *line) cancel(m *channel.Message, user string, known bool) {
+func (l *line) cancel(m *channel.Message, user string, known bool) error {
 	l.mu.Lock()
 	n := l.lanes[laneOf(l.name, user, m)]
 	var run toolcrib.RunID
@@ -138,14 +140,21 @@ func (l *line) cancel(m *channel.Message, user string, known bool) {
 	l.mu.Unlock()
 	if run == "" {
 		l.say(m, "Nothing is running in this conversation.")
-		return
+		return nil
 	}
-	who, err := l.o.Runs.Act(l.ctx, user, known)
+	ctx, end := context.WithTimeout(l.ctx, maxCancel)
+	defer end()
+	who, err := l.o.Runs.Act(ctx, user, known)
 	if err == nil {
-		err = l.o.Runs.Cancel(l.ctx, who, run)
-		n.wake()
+		err = l.o.Runs.Cancel(ctx, who, run)
 	}
-	if err != nil && l.ctx.Err() == nil {
+	switch {
+	case err == nil:
+		n.wake()
+	case l.ctx.Err() != nil || toolcrib.CodeOf(err) == "" && ctx.Err() == nil: // as in decide
+		return err
+	default:
 		l.say(m, "It is not cancelled: "+shown(err.Error()))
 	}
+	return nil
 }

@@ -57,22 +57,26 @@ func (l *line) park(n *lane, r *record) error {
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		came := n.waiting
-		n.waiting = nil
+		later := len(n.waiting) // those that come after the next look may come after its end
 		l.mu.Unlock()
-		for _, later := range came {
-			l.say(&later.Message, "The last message still waits: "+r.waitsFor()+" Send cancel to end it.")
-			err := l.forget(later)
+		rec, err := l.o.Runs.Look(l.ctx, r.Run)
+		switch {
+		case err != nil && !errors.Is(err, toolcrib.ErrNotFound): // the store is gone for now
+			later = 0
+		case err != nil, !rec.Status.Parked(), asks(&rec) && r.unasked(&rec):
+			return nil
+		}
+		for range later {
+			l.mu.Lock()
+			one := n.waiting[0]
+			n.waiting = n.waiting[1:]
+			l.mu.Unlock()
+			l.say(&one.Message, "The last message still waits: "+r.waitsFor()+" Send cancel to end it.")
+			err := l.forget(one)
 			l.left()
 			if err != nil {
 				return err
 			}
-		}
-		rec, err := l.o.Runs.Look(l.ctx, r.Run)
-		switch {
-		case err != nil && !errors.Is(err, toolcrib.ErrNotFound): // the store is gone for now
-		case err != nil, !rec.Status.Parked(), asks(&rec) && r.unasked(&rec):
-			return nil
 		}
 		select {
 		case <-n.came:

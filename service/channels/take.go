@@ -371,11 +371,9 @@ func (l *line) takeSome(ctx context.Context, messages []channel.Message) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	l.mu.Lock()
 	for _, r := range taken {
-		l.state.Recent[r.key] = time.Now().Unix()
+		l.know(&r.Message)
 	}
-	l.mu.Unlock()
 	if err := l.saveState(ctx, ""); err != nil { // none has a run yet, so all may be delivered again
 		return err
 	}
@@ -383,6 +381,13 @@ func (l *line) takeSome(ctx context.Context, messages []channel.Message) error {
 		l.enqueue(r)
 	}
 	return nil
+}
+
+// know has a message be known, so that it is not taken when it is delivered again.
+func (l *line) know(m *channel.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Recent[keyOf(m)] = time.Now().Unix()
 }
 
 func (l *line) knows(key string) bool {
@@ -446,8 +451,11 @@ func (l *line) admit(m *channel.Message) (*record, error) {
 	if !l.paced(m, user) {
 		return nil, nil
 	}
-	if done, err := l.command(m, user, known); done || err != nil {
+	if done, err := l.command(m, user, known); err != nil {
 		return nil, err
+	} else if done { // known before a later message is taken, which the same command would concern
+		l.know(m)
+		return nil, l.saveState(l.ctx, "")
 	}
 	if len(m.Text) > maxText {
 		l.say(m, "This message is too long: one has at most 64 KiB of text.")

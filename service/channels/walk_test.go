@@ -93,6 +93,7 @@ func open(t *testing.T, k kind, script, more string) *house {
 	h := &house{T: t, kind: k, Chat: k.server(t), dir: t.TempDir()}
 	h.write("model.script", script)
 	h.write("toolcrib.yaml", h.config(more))
+	h.load()
 	h.start()
 	t.Cleanup(h.stop)
 	waittest.Until(t, "messages are received", func() bool { return h.Readers() > 0 })
@@ -121,7 +122,8 @@ func (h *house) write(name, text string) {
 	}
 }
 
-func (h *house) start() {
+// load opens the data folder.
+func (h *house) load() {
 	h.Helper()
 	c, err := config.Load(config.Source{Path: filepath.Join(h.dir, "toolcrib.yaml"), Origin: config.OriginFlag}, nil)
 	if err != nil {
@@ -134,7 +136,13 @@ func (h *house) start() {
 	if err := h.service.Env.OpenFor(h.Context(), root); err != nil {
 		h.Fatal(err)
 	}
+}
+
+// start starts the server.
+func (h *house) start() {
+	h.Helper()
 	log := slog.New(slog.NewTextHandler(h.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var err error
 	if h.pool, err = h.service.NewPool(log, nil); err != nil {
 		h.Fatal(err)
 	}
@@ -142,17 +150,15 @@ func (h *house) start() {
 }
 
 func (h *house) stop() {
-	if h.chats == nil {
-		return
-	}
-	h.chats.Close()
-	if err := h.pool.Close(h.Context()); err != nil && h.Context().Err() == nil {
-		h.Error(err)
+	if h.chats != nil {
+		h.chats.Close()
+		if err := h.pool.Close(h.Context()); err != nil && h.Context().Err() == nil {
+			h.Error(err)
+		}
 	}
 	if err := h.service.Close(); err != nil {
 		h.Error(err)
 	}
-	h.chats = nil
 }
 
 func (h *house) user(name string, admin bool) {
@@ -517,6 +523,7 @@ agents: {default: {model: demo/x}}
 channels:
   desk: {type: webhook, url: "`+other.URL+`", secret: "0123456789abcdef", inbound: {allow: [ann]}}
 `)
+	h.load()
 	h.start()
 	t.Cleanup(h.stop)
 	post := func(name, id, body, key string) (bool, error) {

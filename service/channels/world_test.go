@@ -265,7 +265,13 @@ func (s *server) Decide(ctx context.Context, who toolcrib.Principal, d channels.
 	})
 }
 
-func (s *server) Cancel(context.Context, toolcrib.Principal, toolcrib.RunID) error { return nil }
+func (s *server) Cancel(_ context.Context, _ toolcrib.Principal, run toolcrib.RunID) error {
+	return s.step(func() error {
+		rec := s.find(run)
+		rec.Status, rec.Pending = toolcrib.StatusCancelled, nil
+		return nil
+	})
+}
 
 // chat is the API of the chat for a server. A part is what is between two "|".
 type chat struct{ *server }
@@ -324,6 +330,14 @@ func approving(w *world, r channel.Reply) {
 	})
 }
 
+// cancelling has people cancel the first question, and ask again.
+func cancelling(w *world, r channel.Reply) {
+	if len(r.Buttons) > 0 && len(w.messages) == 1 {
+		w.writeLocked(channel.Message{Chat: r.Chat, ID: "2", Sender: "11", Text: "cancel"},
+			channel.Message{Chat: r.Chat, ID: "3", Sender: "11", Text: "Write."})
+	}
+}
+
 // answers returns how often each part of the answers was sent.
 func (w *world) answers() map[string]int {
 	w.mu.Lock()
@@ -373,6 +387,33 @@ func TestC16_CrashAtEveryStep(t *testing.T) {
 				}
 				if done && len(w.files) > 1 {
 					t.Errorf("%s: %d files are left", name, len(w.files))
+				}
+			})
+		}
+	}
+}
+
+// TestC16_CancelAtEveryStep: a cancel that is delivered again after a crash does not end the run of a later message.
+func TestC16_CancelAtEveryStep(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for dies, done := 1, false; !done; dies++ {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "")
+				w.asking, w.react = true, cancelling
+				w.write(channel.Message{Chat: "5", ID: "1", Sender: "11", Text: "Write."})
+				s := w.start(t, dies, after)
+				time.Sleep(time.Minute)
+				s.chats.Close()
+				done = !s.dead
+				s = w.start(t, 0, false)
+				time.Sleep(5 * time.Minute)
+				s.chats.Close()
+				statuses := map[toolcrib.Status]int{}
+				for _, rec := range w.runs {
+					statuses[rec.Status]++
+				}
+				if statuses[toolcrib.StatusCancelled] != 1 || statuses[toolcrib.StatusWaitingForApproval] != 1 {
+					t.Errorf("dies at step %d (after it: %v): %v", dies, after, statuses)
 				}
 			})
 		}
