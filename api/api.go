@@ -60,9 +60,8 @@ type Model struct {
 	Tools     string      `json:"tools"`
 	Files     *bool       `json:"files"` // whether it takes images; null = unknown
 	Reasoning string      `json:"reasoning"`
-	Supported bool        `json:"supported"` // whether this version has an adapter for it
-	Detected  string      `json:"detected"`  // why it is used although none is configured
-	From      string      `json:"from"`      // configured | detected | known: the list of prices has it
+	Detected  string      `json:"detected"` // why it is used although none is configured
+	From      string      `json:"from"`     // configured | detected | known: the list of prices has it
 }
 
 // ModelPrice is the price of a model in US dollars per 1M tokens.

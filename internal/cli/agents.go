@@ -156,7 +156,7 @@ func unusedProviders(list []api.Model) (rows [][2]string) {
 	for _, t := range providers.All() {
 		listed := slices.ContainsFunc(list, func(m api.Model) bool { return m.Type == t.Name })
 		switch {
-		case listed || t.NeedsEntry || t.InProcess || !t.Usable():
+		case listed || t.NeedsEntry || t.InProcess:
 		case t.OwnMachine:
 			rows = append(rows, [2]string{t.Name, fmt.Sprintf("start it: %s (%s/NAME)", t.Start, t.Name)})
 		default:
@@ -187,8 +187,6 @@ func dated(info catalog.Info) string {
 func modelRow(v *api.Model) []string {
 	note := ""
 	switch {
-	case !v.Supported:
-		note = "provider type " + v.Type + " is not supported by this version"
 	case v.Type == config.TypeOffline && v.Detected != "":
 		note = "used where no model is configured"
 	case v.Detected != "":

@@ -24,7 +24,6 @@ import (
 	"github.com/toolcrib/toolcrib/internal/terminal"
 	"github.com/toolcrib/toolcrib/internal/trust"
 	"github.com/toolcrib/toolcrib/service/mcpset"
-	"github.com/toolcrib/toolcrib/service/models"
 	"github.com/toolcrib/toolcrib/service/policy"
 	"github.com/toolcrib/toolcrib/store"
 )
@@ -131,10 +130,7 @@ func staysAsItIs(path string) error {
 
 // usableModel returns an error if a model cannot be used without a configuration.
 func usableModel(text string) (string, error) {
-	r, err := config.Default().ResolveModel(text)
-	if err == nil && !models.SupportedType(r.Provider.Type) {
-		err = fmt.Errorf("this version cannot use models of %s", r.ProviderName)
-	}
+	_, err := config.Default().ResolveModel(text)
 	return text, err
 }
 

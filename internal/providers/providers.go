@@ -62,7 +62,7 @@ type Type struct {
 	HasFile      bool // requires the key file
 	OnBus        bool // is a node of the bus; has the keys node and token
 
-	// New opens the models of a provider. If nil, this version cannot use the type.
+	// New opens the models of a provider.
 	New func(Settings) (toolcrib.Model, error)
 }
 
@@ -134,8 +134,7 @@ var all = sync.OnceValue(func() []Type {
 	}
 })
 
-// Of returns the type with a name. If no type has it, Of returns a type that this
-// version cannot use.
+// Of returns the type with a name. If no type has it, Of returns one without New.
 func Of(name string) (Type, bool) {
 	for _, t := range all() {
 		if t.Name == name {
@@ -162,9 +161,6 @@ func ByKey() []Type {
 	slices.SortFunc(types, func(a, b Type) int { return cmp.Compare(a.Rank, b.Rank) })
 	return types
 }
-
-// Usable reports whether this version has an adapter for t.
-func (t Type) Usable() bool { return t.New != nil }
 
 // WithoutEntry reports whether t can be used without an entry in providers.
 func (t Type) WithoutEntry() bool { return !t.NeedsEntry }

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: a server of one's own is started somehow, and a key is looked for with a model", one.Name)
 		}
 	}
-	if one, ok := providers.Of("opnai"); ok || one.Usable() || one.WithoutEntry() {
+	if one, ok := providers.Of("opnai"); ok || one.New != nil || one.WithoutEntry() {
 		t.Errorf("a type that does not exist: %+v", one)
 	}
 }

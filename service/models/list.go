@@ -37,7 +37,7 @@ func (s *Models) modelOf(r config.ResolvedModel, from string) api.Model {
 	v := api.Model{
 		Name: r.Ref, Provider: r.ProviderName, Type: r.Provider.Type, Model: r.ID, Context: info.Context,
 		MaxOutput: info.MaxOutput,
-		Tools:     r.Tools, Reasoning: r.Reasoning, Supported: SupportedType(r.Provider.Type), From: from,
+		Tools:     r.Tools, Reasoning: r.Reasoning, From: from,
 	}
 	if known, ok := s.Lookup(r.Provider, r.ID); ok && !known.Local {
 		v.Files = &known.Attachments

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
@@ -27,12 +26,6 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 	"github.com/toolcrib/toolcrib/service/env"
 )
-
-// SupportedTypes returns the types of providers that this version has adapters for.
-func SupportedTypes() []string { return providers.Names(providers.Type.Usable) }
-
-// SupportedType reports whether this version has an adapter for a type of providers.
-func SupportedType(t string) bool { return slices.Contains(SupportedTypes(), t) }
 
 // Models are the models of a data folder under a configuration. They are safe for use by several goroutines.
 type Models struct {
@@ -188,7 +181,7 @@ func (s *Models) resolveModel(ref string) (config.ResolvedModel, error) {
 			return r, env.BadRequestf("%v; did you mean %q?", err, near)
 		}
 	}
-	return r, env.BadRequestf("%v; this version can use providers of type %s", err, strings.Join(SupportedTypes(), ", "))
+	return r, env.BadRequestf("%v; the types of providers are %s", err, strings.Join(providers.Names(nil), ", "))
 }
 
 // Reopens returns an error unless the model of a run can be opened under the current configuration.
@@ -299,9 +292,10 @@ func (s *Models) Adapter(name string, p config.Provider) (toolcrib.Model, error)
 
 // settings are what the adapter of a provider is made with.
 func (s *Models) settings(name string, p config.Provider) (t providers.Type, set providers.Settings, err error) {
-	if t, _ = providers.Of(p.Type); !t.Usable() {
-		return t, set, env.BadRequestf("providers.%s: provider type %s is not supported by this version; there are %s", name,
-			p.Type, strings.Join(SupportedTypes(), ", "))
+	t, ok := providers.Of(p.Type)
+	if !ok {
+		return t, set, env.BadRequestf("providers.%s: there is no type %q of providers; there are %s", name, p.Type,
+			strings.Join(providers.Names(nil), ", "))
 	}
 	if t.InProcess {
 		set.Name = name
