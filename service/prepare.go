@@ -256,8 +256,7 @@ func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 // needMCP starts the MCP servers that the task may use, and waits for them.
 func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	if err := p.s.Bus.Need(ctx); err != nil {
-		n := toolcrib.Notice{Code: noticeNoBus, Message: "the bus cannot be reached: " + err.Error()}
-		task.Notices = append(task.Notices, n)
+		task.Notices = append(task.Notices, busNotice(err))
 	}
 	if !p.s.MCP.TellStartable(p.tell) {
 		return
@@ -278,6 +277,10 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 
 // noticeNoBus is the code of the notice that the tools of other nodes are missing.
 const noticeNoBus = "bus_unreachable"
+
+func busNotice(err error) toolcrib.Notice {
+	return toolcrib.Notice{Code: noticeNoBus, Message: "the bus cannot be reached: " + err.Error()}
+}
 
 // missedMCP returns the names of the tools that the run would be offered if their servers, which have failed or
 // cannot be started, had started.

@@ -471,12 +471,16 @@ func (s *Service) driveAgain(
 		}
 		chosen = &infos[0]
 	}
+	noBus := s.Bus.NeedTools(context.Background(), state.Offer.Names())
 	g, err := s.Policy.GateFor(start.Workspace, start)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := &drive{s: s, front: f, who: who, approve: approve, models: opened, workspace: start.Workspace, gate: g}
 	d.missing = s.MCP.Need(context.Background(), start.Offer.Names(), g)
+	if noBus != nil {
+		d.missing = append(d.missing, busNotice(noBus))
+	}
 	if texts := s.Policy.UnknownNames(d.gate, &start.Agent, start.RunTools); len(texts) > 0 {
 		s.Env.Notice(fmt.Sprintf("run %s of %s: %s", state.Run, start.Principal.User, strings.Join(texts, "; ")))
 	}

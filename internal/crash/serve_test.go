@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,7 +37,6 @@ import (
 	"github.com/toolcrib/toolcrib/server"
 	"github.com/toolcrib/toolcrib/service"
 	"github.com/toolcrib/toolcrib/service/env"
-	"github.com/toolcrib/toolcrib/service/mcpset"
 	"github.com/toolcrib/toolcrib/store"
 )
 
@@ -58,9 +56,9 @@ const houseLease = 1500 * time.Millisecond
 // houseOrder is on what a process serves, and at which of its appends it dies.
 type houseOrder struct {
 	Dir   string
-	Kill  int64         // 0 = it lives
-	When  string        // before, during or after
+	At    string        // append/3/before, append/3/during or append/3/after; "" = it lives
 	Delay time.Duration // with during
+	Trace string        // file for the points that it passes; "" = none
 	Lease time.Duration // 0 = houseLease
 }
 
@@ -74,8 +72,13 @@ func (o *houseOrder) serve() error {
 	if err != nil {
 		return err
 	}
-	var appends atomic.Int64
-	s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{Journal: j, order: o, appends: &appends} }
+	trace, err := os.OpenFile(cmp.Or(o.Trace, os.DevNull), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer trace.Close() //nolint:errcheck // each line was written
+	d := &dead{at: o.At, delay: o.Delay, trace: trace}
+	s.Env.Observe = func(j toolcrib.Journal) toolcrib.Journal { return &mortal{j, d} }
 	err = s.Env.Open(ctx)
 	for end := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnreachable) && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond) // as a supervisor would restart them
@@ -110,23 +113,11 @@ func houseService(dir string, lease time.Duration) (*service.Service, error) {
 // mortal is a journal whose process dies at an append.
 type mortal struct {
 	toolcrib.Journal
-	order   *houseOrder
-	appends *atomic.Int64
+	*dead
 }
 
 func (j *mortal) Append(ctx context.Context, run toolcrib.RunID, after toolcrib.Seq, events ...toolcrib.Event) error {
-	here := j.appends.Add(1) == j.order.Kill
-	switch {
-	case here && j.order.When == "before":
-		killSelf()
-	case here && j.order.When == "during":
-		time.AfterFunc(j.order.Delay, killSelf)
-	}
-	err := j.Journal.Append(ctx, run, after, events...)
-	if here && j.order.When == "after" {
-		killSelf()
-	}
-	return err
+	return j.around(j.label("append"), events, func() error { return j.Journal.Append(ctx, run, after, events...) })
 }
 
 // town is several servers on one data folder, and what they reach.
@@ -157,6 +148,9 @@ type town struct {
 	sites   []*site        // of the houses; if empty, they need none
 	houses  sync.WaitGroup
 
+	happened func(arguments json.RawMessage) bool // whether a call has had its effect; nil = what effects says of its ID
+	pass     func(label string)                   // is called around each effect; may be nil
+	saw      func(client.Event)                   // is called for each event that a client sees; may be nil
 	failures []string
 }
 
@@ -185,9 +179,10 @@ func newTown(t *testing.T, seed uint64) *town { return newTownIn(t, t.TempDir(),
 
 // townOptions are further parts of the configuration.
 type townOptions struct {
-	limits, bus string        // limits of the provider; address of the bus
-	database    string        // address; "" = SQLite in the folder data
-	most        time.Duration // how long clients begin runs
+	limits, bus string             // limits of the provider; address of the bus
+	database    string             // address; "" = SQLite in the folder data
+	most        time.Duration      // how long clients begin runs
+	text        func(*town) string // returns the configuration; nil = that of servers that do all themselves
 }
 
 // newTownIn makes a town in a folder.
@@ -200,31 +195,26 @@ func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 	var cancel context.CancelFunc
 	w.patient, cancel = context.WithTimeout(t.Context(), 8*time.Minute+o.most)
 	t.Cleanup(cancel)
-	model, tools := listen(t, http.HandlerFunc(w.model)), listen(t, w.tools())
-	text := fmt.Sprintf(`
-providers: {town: {type: openai, api_key: none, base_url: '%s'%s}}
-bus: {url: '%s'}
-database: '%s'
-agents: {default: {model: town/m, budget: {max_requests: %d}}, helper: {model: town/m}}
-mcpServers: {town: {url: '%s', trusted: true}}
-tools: {confirm: writes}
-server: {auth: none}
-`, model, o.limits, o.bus, o.database, townRequests, tools)
+	text := ""
+	if o.text != nil {
+		text = o.text(w)
+	} else {
+		text = w.text(o)
+	}
 	if err := os.WriteFile(filepath.Join(w.dir, "toolcrib.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := houseService(w.dir, houseLease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	me := toolcrib.Principal{User: person, Admin: true}
-	if err = s.Env.Open(t.Context()); err == nil {
-		var r *mcpset.Review
-		if r, err = s.MCP.Review(t.Context(), me, "town"); err == nil {
-			err = s.MCP.Accept(t.Context(), me, r, r.Digest)
+	err := w.alone(func(s *service.Service) error {
+		if len(s.Env.Config.MCPServers) == 0 {
+			return nil
 		}
-	}
-	if err = errors.Join(err, s.Close()); err != nil {
+		r, err := s.MCP.Review(t.Context(), mayor, "town")
+		if err != nil {
+			return err
+		}
+		return s.MCP.Accept(t.Context(), mayor, r, r.Digest)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if w.log, err = os.Create(filepath.Join(w.dir, "log")); err != nil {
@@ -249,6 +239,34 @@ func (w *town) fail(problem string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures = append(w.failures, problem)
+}
+
+// text returns the configuration of servers that do all themselves.
+func (w *town) text(o townOptions) string {
+	return fmt.Sprintf(`
+providers: {town: {type: openai, api_key: none, base_url: '%s'%s}}
+bus: {url: '%s'}
+database: '%s'
+agents: {default: {model: town/m, budget: {max_requests: %d}}, helper: {model: town/m}}
+mcpServers: {town: {url: '%s', trusted: true}}
+tools: {confirm: writes}
+server: {auth: none}
+`, listen(w.t, http.HandlerFunc(w.model)), o.limits, o.bus, o.database, townRequests, listen(w.t, w.tools()))
+}
+
+// mayor is an administrator of a town.
+var mayor = toolcrib.Principal{User: person, Admin: true}
+
+// alone does something with the data of a town while it has no server.
+func (w *town) alone(do func(*service.Service) error) error {
+	s, err := houseService(w.dir, houseLease)
+	if err != nil {
+		return err
+	}
+	if err = s.Env.Open(context.WithoutCancel(w.patient)); err == nil {
+		err = do(s)
+	}
+	return errors.Join(err, s.Close())
 }
 
 func listen(t *testing.T, h http.Handler) string {
@@ -438,18 +456,27 @@ func (w *town) resume(h *house) {
 	_ = h.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// verify looks into the journals, when no server is left.
-func (w *town) verify() (problems []string) {
-	ctx := context.WithoutCancel(w.patient)
-	house, err := houseService(w.dir, houseLease)
-	if err == nil {
-		err = house.Env.Open(ctx)
-	}
+// verify looks into the journals, when no server is left, and compares each run with what has happened.
+func (w *town) verify() []string {
+	return w.inspect(&Scenario{}, func(s *Story, run *agent.State) { w.checkEffects(s, run) })
+}
+
+// inspect looks into the journals, when no server is left, and calls each for the runs.
+func (w *town) inspect(sc *Scenario, each func(*Story, *agent.State)) (problems []string) {
+	err := w.alone(func(s *service.Service) error {
+		var err error
+		problems, err = w.inspectIn(context.WithoutCancel(w.patient), s.Env.Store, sc, each)
+		return err
+	})
 	if err != nil {
-		return []string{err.Error()}
+		problems = append(problems, err.Error())
 	}
-	defer house.Close()
-	st := house.Env.Store
+	return problems
+}
+
+func (w *town) inspectIn(
+	ctx context.Context, st store.Store, sc *Scenario, each func(*Story, *agent.State),
+) (problems []string, err error) {
 	if _, err := st.VerifyAll(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("verify of all: %v", err))
 	}
@@ -457,11 +484,11 @@ func (w *town) verify() (problems []string) {
 	for q := (store.Filter{Limit: store.MaxLimit}); ; {
 		page, err := st.Runs(ctx, q)
 		if err != nil {
-			return append(problems, err.Error())
+			return problems, err
 		}
 		for _, rec := range page.Runs {
 			if now.runs[rec.ID], err = agent.Load(ctx, st, rec.ID); err != nil {
-				return append(problems, err.Error())
+				return problems, err
 			}
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
@@ -474,19 +501,23 @@ func (w *town) verify() (problems []string) {
 	for _, run := range now.runs {
 		sum += int64(run.Usage.Requests)
 	}
-	if rows, err := st.Usage(ctx, store.UsageQuery{By: store.UsageTotal}); err != nil || len(rows) != 1 || rows[0].Requests != sum {
-		whole.problemf("the usage is %+v, and that of the runs %d requests: %v", rows, sum, err)
+	rows, err := st.Usage(ctx, store.UsageQuery{By: store.UsageTotal})
+	for _, row := range rows {
+		sum -= row.Requests
+	}
+	if err != nil || sum != 0 {
+		whole.problemf("the usage is %+v, and that of the runs has %d requests more: %v", rows, sum, err)
 	}
 	problems = append(problems, whole.Problems...)
 	drivers := map[toolcrib.RunID][]toolcrib.Event{} // how they were taken up; parents come first
 	for _, run := range now.all() {
-		s := &Story{Scenario: &Scenario{}}
+		s := &Story{Scenario: sc}
 		events, err := s.checkRun(ctx, st, run)
 		if err != nil {
 			s.problemf("%v", err)
 		}
 		s.kin(run, events, now)
-		w.checkEffects(s, run)
+		each(s, run)
 		for _, e := range events {
 			b, ok := e.Body.(*journal.TakenUp)
 			if !ok {
@@ -507,7 +538,7 @@ func (w *town) verify() (problems []string) {
 			problems = append(append(problems, s.Problems...), story(events))
 		}
 	}
-	return problems
+	return problems, nil
 }
 
 // checkEffects compares a run with what has reached the tool and the model.
@@ -585,10 +616,8 @@ func TestServe_Sample(t *testing.T) {
 // sample tells the story of a seed, with n servers at a time.
 func (w *town) sample(n int) {
 	for range 2 + w.r.IntN(4) {
-		w.orders = append(w.orders, &houseOrder{
-			Kill: 1 + w.r.Int64N(40), When: []string{"before", "during", "after"}[w.r.IntN(3)],
-			Delay: time.Duration(w.r.IntN(3000)) * time.Microsecond,
-		})
+		at := fmt.Sprintf("append/%d/%s", 1+w.r.Int64N(40), []string{"before", "during", "after"}[w.r.IntN(3)])
+		w.orders = append(w.orders, &houseOrder{At: at, Delay: time.Duration(w.r.IntN(3000)) * time.Microsecond})
 	}
 	for range 1 + w.r.IntN(2) {
 		w.plan[1+w.r.IntN(150)] = "kill"

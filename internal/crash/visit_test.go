@@ -23,19 +23,37 @@ import (
 // tools is the MCP server of a town. Its tool has an effect, which is counted.
 func (w *town) tools() http.Handler {
 	s := sdk.NewServer(&sdk.Implementation{Name: "town", Version: "1"}, nil)
-	schema := `{"type":"object","properties":{"key":{"type":"string"}},"required":["key"]}`
-	s.AddTool(&sdk.Tool{Name: "ring", InputSchema: json.RawMessage(schema)},
+	schema := json.RawMessage(`{"type":"object","properties":{"key":{"type":"string"}},"required":["key"]}`)
+	s.AddTool(&sdk.Tool{Name: "look", InputSchema: schema, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			var in keyed
 			if err := json.Unmarshal(q.Params.Arguments, &in); err != nil {
 				return nil, err
 			}
+			w.passes("look/" + in.Key)
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Key}}}, nil
+		})
+	s.AddTool(&sdk.Tool{Name: "ring", InputSchema: schema},
+		func(_ context.Context, q *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			var in keyed
+			if err := json.Unmarshal(q.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			w.passes("ring/" + in.Key + "/before")
 			w.mu.Lock()
-			defer w.mu.Unlock()
 			w.effects[in.Key]++
+			w.mu.Unlock()
+			w.passes("ring/" + in.Key + "/after")
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Key}}}, nil
 		})
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+}
+
+// passes calls pass.
+func (w *town) passes(label string) {
+	if w.pass != nil {
+		w.pass(label)
+	}
 }
 
 // model answers as OpenAI's API does. Each run has a key, its prompt, which is in the IDs and arguments of
@@ -79,30 +97,44 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	delta := map[string]any{"content": "bye " + key}
-	finish, id := "stop", fmt.Sprint(key, "-", turn)
-	var calls []any
-	call := func(id, name string, arguments map[string]string) {
-		text, _ := json.Marshal(arguments)
-		calls = append(calls, map[string]any{
-			"index": len(calls), "id": id, "type": "function", "function": map[string]any{"name": name, "arguments": string(text)},
-		})
-		delta, finish = map[string]any{"tool_calls": calls}, "tool_calls"
-	}
+	id := fmt.Sprint(key, "-", turn)
+	out := reply{text: "bye " + key}
 	switch below := strings.Trim(key, childSuffixes) != key; {
 	case below && turn%2 == 0 && turn < 4:
-		call(id, "list_directory", map[string]string{"path": "."})
+		out.call(id, "list_directory", map[string]string{"path": "."})
 	case turn == 0, turn == 2, below && turn == 1:
-		call(id, "town__ring", map[string]string{"key": id})
+		out.call(id, "town__ring", map[string]string{"key": id})
 	case below:
 	case turn == 1:
-		call(id, "pick_card", map[string]string{"suit": key})
+		out.call(id, "pick_card", map[string]string{"suit": key})
 	case turn == 3:
 		for _, suffix := range childSuffixes {
-			call(id+string(suffix), "spawn", map[string]string{"agent": "helper", "task": key + string(suffix)})
+			out.call(id+string(suffix), "spawn", map[string]string{"agent": "helper", "task": key + string(suffix)})
 		}
 	case turn == 4:
-		call(id, "write_file", map[string]string{"path": key + ".txt", "content": key})
+		out.call(id, "write_file", map[string]string{"path": key + ".txt", "content": key})
+	}
+	out.send(rw, func() {})
+}
+
+// reply is a reply of a model: calls, or else a text.
+type reply struct {
+	text  string
+	calls []any
+}
+
+func (o *reply) call(id, name string, arguments map[string]string) {
+	text, _ := json.Marshal(arguments)
+	o.calls = append(o.calls, map[string]any{
+		"index": len(o.calls), "id": id, "type": "function", "function": map[string]any{"name": name, "arguments": string(text)},
+	})
+}
+
+// send sends the reply as a stream. It calls late before the end.
+func (o *reply) send(rw http.ResponseWriter, late func()) {
+	delta, finish := map[string]any{"content": o.text}, "stop"
+	if len(o.calls) > 0 {
+		delta, finish = map[string]any{"tool_calls": o.calls}, "tool_calls"
 	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	for _, piece := range []map[string]any{
@@ -113,6 +145,7 @@ func (w *town) model(rw http.ResponseWriter, r *http.Request) {
 		text, _ := json.Marshal(piece)
 		fmt.Fprintf(rw, "data: %s\n\n", text)
 	}
+	late()
 	fmt.Fprint(rw, "data: [DONE]\n\n")
 }
 
@@ -138,14 +171,20 @@ type visit struct {
 	said  map[string]int // how often what it said is in the run: 1, or -1 if nobody knows
 }
 
-func (w *town) visit(key string) (*visit, error) {
-	c, err := client.New(client.Options{URL: "http://localhost", Transport: w, Patience: 3 * time.Minute})
+func (w *town) visit(key string) (*visit, error) { return w.visitAs("", key) }
+
+// visitAs is a visit with an access token.
+func (w *town) visitAs(token, key string) (*visit, error) {
+	c, err := client.New(client.Options{URL: "http://localhost", Token: token, Transport: w, Patience: 3 * time.Minute})
 	return &visit{town: w, c: c, key: key, said: map[string]int{}}, err
 }
 
 func (v *visit) see(e client.Event) error {
 	if e.Seq > 0 {
 		v.after, v.seen = e.Seq, append(v.seen, e)
+	}
+	if v.saw != nil {
+		v.saw(e)
 	}
 	v.operation()
 	return nil
@@ -223,12 +262,9 @@ func (v *visit) decide(run api.Run) error {
 	if a.Kind == journal.ApprovalInDoubt {
 		calls := map[string]any{}
 		for _, c := range a.Calls {
-			v.mu.Lock()
-			happened := v.effects[c.ID] > 0
-			v.mu.Unlock()
 			switch {
 			case c.Decision != "":
-			case happened:
+			case v.tookEffect(&run, c.ID):
 				calls[c.ID] = map[string]any{"decision": "happened", "result": c.ID}
 			default:
 				calls[c.ID] = map[string]any{"decision": "retry"}
@@ -242,6 +278,18 @@ func (v *visit) decide(run api.Run) error {
 	}
 	v.say()
 	return v.insist(func() error { return v.c.Send(v.patient, http.MethodPost, path, body, nil) })
+}
+
+// tookEffect reports whether a call has had its effect.
+func (v *visit) tookEffect(run *api.Run, id string) bool {
+	for _, c := range run.Trace {
+		if c.ID == id && v.happened != nil {
+			return v.happened(c.Arguments)
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.effects[id] > 0
 }
 
 // carryOut answers the calls that are the client's.

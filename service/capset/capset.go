@@ -45,6 +45,8 @@ type state struct {
 	serving map[string]*bus.Exchange // calls that are served, by their runs or the keys of these
 	watches sync.WaitGroup
 	stop    chan struct{}
+	begun   chan struct{} // closed when a server has its node
+	since   time.Time     // when it was closed
 }
 
 // made is a tool, and what it was made of. A gate recognizes a tool that has not changed.
@@ -57,6 +59,7 @@ type made struct {
 func New(e *env.Env, n *nodes.Nodes, renew func()) *Set {
 	s := &Set{e, n, &state{
 		renew: renew, made: map[string]made{}, serving: map[string]*bus.Exchange{}, stop: make(chan struct{}),
+		begun: make(chan struct{}),
 	}}
 	s.current = s
 	return s
@@ -147,10 +150,68 @@ func (s *Set) Need(ctx context.Context) error {
 	return nil
 }
 
+// hearTime bounds how long a server that has just started waits for what other nodes offer.
+const hearTime = 2 * time.Second
+
+// NeedTools is [Set.Need] for a run that continues and could call these tools. In a server it waits until those of them
+// that call capabilities are there, for as long as it may not have heard of the nodes that offer them.
+func (s *Set) NeedTools(ctx context.Context, names []string) error {
+	if s.env.Config.Bus.URL.IsEmpty() {
+		return nil
+	}
+	all, err := s.options()
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(o bound.Options) bool { return !slices.Contains(names, o.Name) })
+	if len(all) == 0 {
+		return nil
+	}
+	if s.env.Driver != env.DriverServer {
+		return s.Need(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, hearTime)
+	defer cancel()
+	select {
+	case <-s.begun:
+	case <-s.stop:
+		return errClosed
+	case <-ctx.Done():
+		return nil
+	}
+	over := time.NewTimer(time.Until(s.since.Add(hearTime)))
+	defer over.Stop()
+	for {
+		i := s.instance()
+		if i == nil {
+			return nil
+		}
+		changed, known := i.Changed(), i.Known()
+		all = slices.DeleteFunc(all, func(o bound.Options) bool { _, ok := o.Source(known); return ok })
+		if len(all) == 0 {
+			s.renew()
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return nil
+		case <-s.stop:
+			return errClosed
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
 
 // Watch has the gates in use follow what an instance knows, until [Set.Close].
 func (s *Set) Watch(i *nodes.Instance) {
+	if s.since.IsZero() {
+		s.since = time.Now()
+		close(s.begun)
+	}
 	s.renew()
 	s.watches.Go(func() {
 		was := s.names(i)
