@@ -13,6 +13,6 @@
 // test of the store's counters asserts that each kind of barrier is committed with a full sync.
 //
 // TestCrash_Sample plays a seeded sample of the points, TestCrash_Sweep all of them. TestServe_Sample does the
-// same with servers and their clients, TestServe_Cluster also with database, bus and network, TestServe_Nodes with three
-// nodes of a bus. All are tests.
+// same with servers and their clients, TestServe_Cluster also with database, bus and network, and TestServe_Nodes
+// with three nodes.
 package crash

@@ -52,7 +52,7 @@ type Scenario struct {
 	// loose: the end may be another one than without kills, for what was lost counts, or
 	// runs that are driven at once differ. Only the laws hold.
 	loose bool
-	waits bool // runs may wait for ever
+	waits bool // runs may still wait at the end
 }
 
 // Family reports whether there are runs that start one another.

@@ -45,8 +45,8 @@ type state struct {
 	serving map[string]*bus.Exchange // calls that are served, by their runs or the keys of these
 	watches sync.WaitGroup
 	stop    chan struct{}
-	begun   chan struct{} // closed when a server has its node
-	since   time.Time     // when it was closed
+	watched chan struct{} // closed by the first Watch
+	since   time.Time     // of that
 }
 
 // made is a tool, and what it was made of. A gate recognizes a tool that has not changed.
@@ -59,7 +59,7 @@ type made struct {
 func New(e *env.Env, n *nodes.Nodes, renew func()) *Set {
 	s := &Set{e, n, &state{
 		renew: renew, made: map[string]made{}, serving: map[string]*bus.Exchange{}, stop: make(chan struct{}),
-		begun: make(chan struct{}),
+		watched: make(chan struct{}),
 	}}
 	s.current = s
 	return s
@@ -153,19 +153,13 @@ func (s *Set) Need(ctx context.Context) error {
 // hearTime bounds how long a server that has just started waits for what other nodes offer.
 const hearTime = 2 * time.Second
 
-// NeedTools is [Set.Need] for a run that continues and could call these tools. In a server it waits until those of them
-// that call capabilities are there, for as long as it may not have heard of the nodes that offer them.
+// NeedTools is [Set.Need] for a run that is resumed and could call these tools. A server that has just started waits
+// until it has heard of the nodes that offer them.
 func (s *Set) NeedTools(ctx context.Context, names []string) error {
-	if s.env.Config.Bus.URL.IsEmpty() {
-		return nil
-	}
 	all, err := s.options()
-	if err != nil {
-		return err
-	}
 	all = slices.DeleteFunc(all, func(o bound.Options) bool { return !slices.Contains(names, o.Name) })
-	if len(all) == 0 {
-		return nil
+	if len(all) == 0 || s.env.Config.Bus.URL.IsEmpty() {
+		return err
 	}
 	if s.env.Driver != env.DriverServer {
 		return s.Need(ctx)
@@ -173,35 +167,24 @@ func (s *Set) NeedTools(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
 	select {
-	case <-s.begun:
-	case <-s.stop:
-		return errClosed
+	case <-s.watched:
 	case <-ctx.Done():
 		return nil
 	}
-	over := time.NewTimer(time.Until(s.since.Add(hearTime)))
-	defer over.Stop()
-	for {
-		i := s.instance()
-		if i == nil {
-			return nil
-		}
+	ctx, cancel = context.WithDeadline(ctx, s.since.Add(hearTime))
+	defer cancel()
+	for i := s.instance(); i != nil && ctx.Err() == nil; {
 		changed, known := i.Changed(), i.Known()
-		all = slices.DeleteFunc(all, func(o bound.Options) bool { _, ok := o.Source(known); return ok })
-		if len(all) == 0 {
-			s.renew()
-			return nil
+		if !slices.ContainsFunc(all, func(o bound.Options) bool { _, ok := o.Source(known); return !ok }) {
+			break
 		}
 		select {
 		case <-changed:
-		case <-over.C:
-			return nil
-		case <-s.stop:
-			return errClosed
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	s.renew()
+	return nil
 }
 
 var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
@@ -210,7 +193,7 @@ var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
 func (s *Set) Watch(i *nodes.Instance) {
 	if s.since.IsZero() {
 		s.since = time.Now()
-		close(s.begun)
+		close(s.watched)
 	}
 	s.renew()
 	s.watches.Go(func() {
