@@ -233,5 +233,10 @@ func (c *call) passwordSet(who toolcrib.Principal, revoke bool) (out PasswordSet
 	if err == nil {
 		out.Tokens, err = c.Service.People.ValidTokens(c, who)
 	}
-	return out, err
+	if err != nil {
+		return out, &toolcrib.Error{
+			Code: toolcrib.CodeOf(err), Message: "the password is set, but tokens may still be valid; revoke them", Err: err,
+		}
+	}
+	return out, nil
 }
