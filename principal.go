@@ -35,3 +35,16 @@ const (
 	TrustTrusted Trust = "trusted"
 	TrustAnchor  Trust = "anchor"
 )
+
+// Rank orders the levels: 0 for [TrustUnknown] and any other text, 1 for [TrustMember], up to 3.
+func (t Trust) Rank() int {
+	switch t {
+	case TrustMember:
+		return 1
+	case TrustTrusted:
+		return 2
+	case TrustAnchor:
+		return 3
+	}
+	return 0
+}

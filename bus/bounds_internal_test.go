@@ -5,7 +5,9 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,6 +308,200 @@ func TestParamsAreServed(t *testing.T) {
 			if got := g.call(t, testKeys(t, 1), c); got != want {
 				t.Errorf("%s: %q, want %q", corpus, got, want)
 			}
+		}
+	})
+}
+
+// A call that is canceled before its open message was unsealed ends as well.
+func TestCancelOfQueuedOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		var running atomic.Int64
+		d := Descriptor{Name: Name{"test.x", 1, 0}, Timeout: time.Hour, MaxConcurrent: 100}
+		if err := g.Offer(d, func(ctx context.Context, _ *Exchange) (json.RawMessage, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			s := g.seal(t, testKeys(t, 1), newTestCall())
+			g.receive(s.raw)
+			for range 10 { // the network doubles it
+				g.receive(sealData(s.out, s.id, salt{1}, message{kind: kindCancel}))
+			}
+		}
+		synctest.Wait()
+		if n := running.Load(); n != 0 {
+			t.Errorf("%d handlers run", n)
+		}
+		g.Node.mu.Lock()
+		defer g.Node.mu.Unlock()
+		if len(g.opening) != 0 || g.openBytes != 0 || len(g.exchanges) != 0 {
+			t.Errorf("%d messages with %d bytes wait, and %d calls are served", len(g.opening), g.openBytes, len(g.exchanges))
+		}
+	})
+}
+
+// Open messages that wait have a bound in number and bytes, as do data messages for them.
+func TestQueuedOpensAreBounded(t *testing.T) {
+	n := &Node{opening: map[exchangeID][][]byte{}, opens: make(chan []byte, maxOpening), exchanges: map[exchangeID]*Exchange{}}
+	raw := func(i int, size int) []byte {
+		m := make([]byte, size)
+		binary.BigEndian.PutUint32(m[2:], uint32(i))
+		return m
+	}
+	for i := range maxOpening + 10 {
+		n.queue(raw(i, openHead+overhead))
+	}
+	for range 10 {
+		n.data(raw(1, dataHead+overhead))
+		n.data(raw(1, maxSinceBytes+1))
+	}
+	if len(n.opening) != maxOpening || len(n.opening[exchangeID(raw(1, 18)[2:])]) != maxSince {
+		t.Errorf("%d messages wait", len(n.opening))
+	}
+	n.opening, n.opens, n.openBytes = map[exchangeID][][]byte{}, make(chan []byte, maxOpening), 0
+	for i := range maxOpening {
+		n.queue(raw(i, maxOpenBytes))
+	}
+	if n.openBytes > maxOpeningBytes || len(n.opening) != maxOpeningBytes/maxOpenBytes {
+		t.Errorf("%d bytes wait", n.openBytes)
+	}
+}
+
+// Compiled schemas have a bound in bytes.
+func TestSchemasAreBounded(t *testing.T) {
+	n := &Node{schemas: map[string]func(any) error{}}
+	n.o.Schema = func(json.RawMessage) (func(any) error, error) { return func(any) error { return nil }, nil }
+	for _, size := range []int{10, 200 << 10} {
+		for i := range maxCompiled + 100 {
+			if _, err := n.compiled(fmt.Appendf(nil, "%*d", size, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total := 0
+		for schema := range n.schemas {
+			total += len(schema)
+		}
+		if total > maxCompiledBytes || total != n.schemaBytes || len(n.schemas) > maxCompiled {
+			t.Errorf("%d schemas with %d bytes, counted %d", len(n.schemas), total, n.schemaBytes)
+		}
+	}
+}
+
+// A call waits for one with the same ID, but few do at a time.
+func TestJoinedAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		release := make(chan struct{})
+		if err := g.Offer(Descriptor{Name: Name{"test.x", 1, 0}}, func(context.Context, *Exchange) (json.RawMessage, error) {
+			<-release
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c := newTestCall()
+		c.keep = true
+		var all []sealedCall
+		for range maxJoined + 3 {
+			s := g.seal(t, testKeys(t, 1), c)
+			g.receive(s.raw)
+			all = append(all, s)
+			synctest.Wait()
+		}
+		close(release)
+		synctest.Wait()
+		got := map[toolcrib.Code]int{}
+		for _, s := range all {
+			got[g.result(s)]++
+		}
+		if got[ResultOK] != maxJoined+1 || got[toolcrib.CodeOverloaded] != 2 {
+			t.Errorf("%v", got)
+		}
+		if got := g.call(t, testKeys(t, 1), c); got != ResultOK {
+			t.Errorf("after the end: %q", got)
+		}
+	})
+}
+
+// A node has a share of the bytes that are received and kept.
+func TestBytesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		member := testKeys(t, 1)
+		c := newTestCall()
+		c.name, c.body = listName, make([]byte, 2*partBytes)
+		g.reservedBy[member.Public()] = maxReserved/2 - 1
+		if got := g.call(t, member, c); got != toolcrib.CodeCapacityExceeded {
+			t.Errorf("%q", got)
+		}
+		c = newTestCall()
+		c.name, c.keep = listName, true
+		g.keptBytesBy[member.Public()] = maxKeptBytes/2 - 1
+		for _, want := range []toolcrib.Code{ResultOK, toolcrib.CodeConflict} { // it was executed, but is not kept
+			if got := g.call(t, member, c); got != want {
+				t.Errorf("%q, want %s", got, want)
+			}
+		}
+	})
+}
+
+// An error of the register is told to the caller as a reference only.
+func TestInternalErrorHasARef(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		g.o.Trust = func(context.Context, Key) (toolcrib.Trust, error) { return "", errors.New("disk /var/x is full") }
+		c := newTestCall()
+		c.name = listName
+		s := g.seal(t, testKeys(t, 1), c)
+		g.receive(s.raw)
+		synctest.Wait()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, raw := range g.sent[s.id] {
+			if _, m, ok := openData(s.in, raw); ok && m.kind == kindError {
+				e := DecodeError(m.payload)
+				if e.Code != toolcrib.CodeInternal || e.Ref == "" || strings.Contains(e.Message, "disk") {
+					t.Errorf("%+v", e)
+				}
+				return
+			}
+		}
+		t.Error("no error was sent")
+	})
+}
+
+// Forged messages are counted and not traced, and few calls of nodes without trust are traced.
+func TestUnknownCallsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		var traced atomic.Int64
+		g.o.Trace = func(TraceEvent) { traced.Add(1) }
+		g.receive(append([]byte{protocol, formOpen}, make([]byte, 200)...))
+		g.receive(append([]byte{protocol, formNext}, make([]byte, 200)...))
+		synctest.Wait()
+		if traced.Load() != 0 {
+			t.Errorf("%d events of messages that cannot be read", traced.Load())
+		}
+		c := newTestCall()
+		c.name = listName
+		for range 3 * maxUnknown {
+			if got := g.call(t, testKeys(t, 5), c); got != toolcrib.CodeUnauthorized {
+				t.Fatalf("%q", got)
+			}
+		}
+		if traced.Load() != maxUnknown {
+			t.Errorf("%d events, want %d", traced.Load(), maxUnknown)
+		}
+		calls := map[string]int64{}
+		for _, one := range g.Counters() {
+			calls[one.Capability+" "+string(one.Result)] += one.Calls
+		}
+		if calls["other invalid_signature"] != 2 || calls["other unauthorized"] != 2*maxUnknown {
+			t.Errorf("%v", calls)
 		}
 	})
 }

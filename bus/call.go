@@ -96,7 +96,7 @@ func (n *Node) start(ctx context.Context, c *call, r route) (*Exchange, error) {
 		switch trust, err := n.trustIn(ctx, r.at.Node); {
 		case err != nil:
 			return nil, err
-		case rank(trust) == 0: // lost since its last card
+		case trust.Rank() == 0: // lost since its last card
 			return nil, &toolcrib.Error{
 				Code: toolcrib.CodeNotFound, Message: "the node is not trusted any longer", Err: ErrNobody,
 			}

@@ -127,7 +127,7 @@ func (d *Descriptor) bounds() error {
 		return bad("its schemas have more than %d bytes", maxDescriptorBytes)
 	case !slices.Contains([]string{Stable, Beta, Experimental}, d.Stability):
 		return bad("unknown stability %+q (valid: stable, beta, experimental)", guard.Clip(d.Stability, 64))
-	case d.Trust != TrustSelf && rank(d.Trust) == 0:
+	case d.Trust != TrustSelf && d.Trust.Rank() == 0:
 		return bad("unknown trust_required %+q (valid: member, trusted, anchor, self)", guard.Clip(string(d.Trust), 64))
 	case d.MaxConcurrent < 1 || d.MaxConcurrent > mostConcurrent:
 		return bad("max_concurrent must be 1 to %d", mostConcurrent)
@@ -144,13 +144,8 @@ func (d *Descriptor) bounds() error {
 	return nil
 }
 
-// rank orders levels of trust; those that are unknown come first.
-func rank(t toolcrib.Trust) int {
-	return 1 + slices.Index([]toolcrib.Trust{toolcrib.TrustMember, toolcrib.TrustTrusted, toolcrib.TrustAnchor}, t)
-}
-
 func least(a, b toolcrib.Trust) toolcrib.Trust {
-	if rank(b) < rank(a) {
+	if b.Rank() < a.Rank() {
 		return b
 	}
 	return a

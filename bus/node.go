@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -45,32 +46,38 @@ type Node struct {
 	running sync.WaitGroup
 	leave   func()        // ends the receipt of messages
 	cards   chan []byte   // that were received
+	opens   chan []byte   // open messages that were received
 	hurry   chan struct{} // has room for one: announce this node soon
 
-	compiling sync.Mutex
-	schemas   map[string]func(any) error // compiled
+	compiling   sync.Mutex
+	schemas     map[string]func(any) error // compiled
+	schemaBytes int                        // of their texts
 
-	mu         sync.Mutex
-	closed     bool
-	exchanges  map[exchangeID]*Exchange // with other nodes
-	served     int                      // of these, those that this node serves
-	servedBy   shares
-	reserved   int // bytes of bodies that are being received
-	offers     map[Name]*offer
-	listed     *listed // what other nodes may know of the offers; nil if they have changed
-	replays    replays
-	sessions   map[sessionID]*session // that were granted
-	sessionsBy shares
-	kept       map[keptID]*keptCall
-	keptBy     shares
-	keptBytes  int
-	peers      map[Address]*peer
-	fetching   map[Key]bool // nodes whose list is being fetched
-	routes     *routes      // nil if offers or peers have changed
-	changed    chan struct{}
-	health     map[place]*health
-	sticky     map[string]binding
-	traces     traces
+	mu          sync.Mutex
+	closed      bool
+	exchanges   map[exchangeID]*Exchange // with other nodes
+	opening     map[exchangeID][][]byte  // of opens, with data messages that came since
+	openBytes   int                      // of opens
+	served      int                      // of these, those that this node serves
+	servedBy    shares
+	reserved    int // bytes of bodies that are being received
+	reservedBy  shares
+	offers      map[Name]*offer
+	listed      *listed // what other nodes may know of the offers; nil if they have changed
+	replays     replays
+	sessions    map[sessionID]*session // that were granted
+	sessionsBy  shares
+	kept        map[keptID]*keptCall
+	keptBy      shares
+	keptBytes   int
+	keptBytesBy shares
+	peers       map[Address]*peer
+	fetching    map[Key]bool // nodes whose list is being fetched
+	routes      *routes      // nil if offers or peers have changed
+	changed     chan struct{}
+	health      map[place]*health
+	sticky      map[string]binding
+	traces      traces
 }
 
 // Bounds of a node.
@@ -80,6 +87,12 @@ const (
 	maxReserved = 256 << 20 // bytes of bodies that are being received
 	maxOffers   = 10_000
 	maxCards    = 1024 // that wait
+
+	openers         = 2    // goroutines that unseal open messages
+	maxOpening      = 4096 // open messages that wait for them
+	maxOpeningBytes = 32 << 20
+	maxSince        = 4   // data messages that wait for one: to cancel it, or that its caller is alive
+	maxSinceBytes   = 128 // of each
 )
 
 // New starts a node.
@@ -100,7 +113,11 @@ func New(o Options) (*Node, error) {
 		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
 		sticky: map[string]binding{}, fetching: map[Key]bool{}, servedBy: shares{}, keptBy: shares{},
+		keptBytesBy: shares{}, reservedBy: shares{},
+		opening:  map[exchangeID][][]byte{},
+		opens:    make(chan []byte, maxOpening),
 		sessions: map[sessionID]*session{}, sessionsBy: shares{},
+		schemas: map[string]func(any) error{},
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
@@ -113,6 +130,9 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.running.Go(n.meet)
+	for range openers {
+		n.running.Go(n.unseal)
+	}
 	n.running.Go(n.watch)
 	return n, nil
 }
@@ -177,22 +197,71 @@ func (n *Node) receive(raw []byte) {
 			}
 		}
 	case formOpen:
-		n.opened(n.o.Keys.unseal(n.self, raw))
+		n.queue(raw)
 	case formNext:
 		n.opened(n.unsealNext(raw))
 	case formData:
-		if len(raw) < dataHead {
+		n.data(raw)
+	}
+}
+
+// queue has an open message unsealed by another goroutine, since that takes long. If too many wait, it is lost.
+func (n *Node) queue(raw []byte) {
+	if len(raw) < openHead {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := exchangeID(raw[2:18])
+	if _, twice := n.opening[id]; twice || n.openBytes+len(raw) > maxOpeningBytes {
+		return
+	}
+	select {
+	case n.opens <- bytes.Clone(raw):
+		n.opening[id] = nil
+		n.openBytes += len(raw)
+	default:
+	}
+}
+
+// unseal takes the open messages that were received.
+func (n *Node) unseal() {
+	for {
+		select {
+		case raw := <-n.opens:
+			n.opened(n.o.Keys.unseal(n.self, raw))
+			id := exchangeID(raw[2:18])
+			n.mu.Lock()
+			since := n.opening[id]
+			delete(n.opening, id)
+			n.openBytes -= len(raw)
+			n.mu.Unlock()
+			for _, one := range since {
+				n.data(one)
+			}
+		case <-n.ctx.Done():
 			return
 		}
-		n.mu.Lock()
-		x := n.exchanges[exchangeID(raw[2:18])]
-		n.mu.Unlock()
-		if x == nil {
-			return
-		}
-		if by, m, ok := openData(x.in, raw); ok && x.from(by) {
-			x.receive(m)
-		}
+	}
+}
+
+// data takes a data message.
+func (n *Node) data(raw []byte) {
+	if len(raw) < dataHead {
+		return
+	}
+	id := exchangeID(raw[2:18])
+	n.mu.Lock()
+	x := n.exchanges[id]
+	if since, is := n.opening[id]; x == nil && is && len(since) < maxSince && len(raw) <= maxSinceBytes {
+		n.opening[id] = append(since, bytes.Clone(raw))
+	}
+	n.mu.Unlock()
+	if x == nil {
+		return
+	}
+	if by, m, ok := openData(x.in, raw); ok && x.from(by) {
+		x.receive(m)
 	}
 }
 
@@ -219,7 +288,7 @@ func (n *Node) forget(x *Exchange) {
 		if x.serving {
 			n.served--
 			if x.shared {
-				n.servedBy.give(x.holder)
+				n.servedBy.give(x.holder, 1)
 			}
 		}
 	}
@@ -260,8 +329,11 @@ func (n *Node) announce() {
 	}
 }
 
-// maxCompiled is the number of schemas that are kept compiled.
-const maxCompiled = 1000
+// Bounds of the schemas that are kept compiled.
+const (
+	maxCompiled      = 1000
+	maxCompiledBytes = 8 << 20 // of their texts
+)
 
 // compiled returns a compiled schema.
 func (n *Node) compiled(schema json.RawMessage) (check func(any) error, err error) {
@@ -276,8 +348,16 @@ func (n *Node) compiled(schema json.RawMessage) (check func(any) error, err erro
 	}
 	n.compiling.Lock()
 	defer n.compiling.Unlock()
-	if n.schemas == nil || len(n.schemas) >= maxCompiled {
-		n.schemas = map[string]func(any) error{}
+	if n.schemas[string(schema)] != nil {
+		return check, nil // by another goroutine
+	}
+	n.schemaBytes += len(schema)
+	for other := range n.schemas {
+		if len(n.schemas) < maxCompiled && n.schemaBytes <= maxCompiledBytes {
+			break
+		}
+		delete(n.schemas, other)
+		n.schemaBytes -= len(other)
 	}
 	n.schemas[string(schema)] = check
 	return check, nil

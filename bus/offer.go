@@ -153,7 +153,7 @@ func (n *Node) visible(trust toolcrib.Trust, claims *access.Claims, self bool) [
 
 // permits reports whether a caller with this trust may call the capability; self says that it is this node.
 func (d *Descriptor) permits(trust toolcrib.Trust, self bool) bool {
-	return self && d.Trust == TrustSelf || d.Trust != TrustSelf && rank(trust) >= max(1, rank(d.Trust))
+	return self && d.Trust == TrustSelf || d.Trust != TrustSelf && trust.Rank() >= max(1, d.Trust.Rank())
 }
 
 // builtin offers what each node has: the list of its offers, and that of its peers.
@@ -234,7 +234,7 @@ func (n *Node) listPeers(_ context.Context, x *Exchange) (json.RawMessage, error
 	}
 	all := []neighbour{self}
 	for _, p := range n.Peers() {
-		if rank(p.Trust) > 0 && len(all) < maxNeighbours {
+		if p.Trust.Rank() > 0 && len(all) < maxNeighbours {
 			all = append(all, neighbour{Node: p.Node, Name: p.Name, Load: p.Load, Seen: p.Seen})
 		}
 	}

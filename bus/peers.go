@@ -163,7 +163,7 @@ func (n *Node) noted(at Address, c card, trust toolcrib.Trust) (answer bool) {
 }
 
 // routable reports whether calls may go to a peer, once its list is known.
-func (p *peer) routable() bool { return rank(p.trust) > 0 && !p.skewed }
+func (p *peer) routable() bool { return p.trust.Rank() > 0 && !p.skewed }
 
 // drop removes a peer, if there is one. It needs the lock.
 func (n *Node) drop(at Address) {
@@ -183,10 +183,10 @@ func (n *Node) makeRoom() {
 	var worst Address
 	var found *peer
 	for at, p := range n.peers {
-		unknown := rank(p.trust) == 0
+		unknown := p.trust.Rank() == 0
 		switch {
-		case found == nil, unknown && rank(found.trust) > 0,
-			unknown == (rank(found.trust) == 0) && p.heard.Before(found.heard):
+		case found == nil, unknown && found.trust.Rank() > 0,
+			unknown == (found.trust.Rank() == 0) && p.heard.Before(found.heard):
 			worst, found = at, p
 		}
 	}
@@ -226,7 +226,7 @@ func (n *Node) expire(now time.Time) {
 func (n *Node) wanted(p *peer) {
 	now := time.Now()
 	stale := p.list == nil || p.list.of != p.Hash || now.Sub(p.list.at) >= listLasts
-	if !stale || rank(p.trust) == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil ||
+	if !stale || p.trust.Rank() == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil ||
 		n.fetching[p.Node] || len(n.fetching) >= maxFetches || n.closed {
 		return
 	}
@@ -372,7 +372,7 @@ func (n *Node) Peers() []Peer {
 		if p.heard.After(one.Seen) {
 			one.Seen, one.Name, one.Trust = p.heard, p.Name, p.trust
 		}
-		if p.list != nil && rank(p.trust) > 0 {
+		if p.list != nil && p.trust.Rank() > 0 {
 			one.Capabilities = max(one.Capabilities, len(p.list.offers))
 		}
 	}

@@ -17,6 +17,7 @@ const (
 	maxKept      = 20_000
 	maxKeptBytes = 64 << 20
 	maxKeptOne   = 1 << 20
+	maxJoined    = 16 // calls that wait for the end of one that was made before
 )
 
 // replays are the exchanges of envelopes that could still be accepted.
@@ -39,24 +40,24 @@ func (r *replays) turn(now time.Time) {
 	}
 }
 
-// shares counts the places that each node has in a table. All nodes without trust have one share together, as "".
+// shares counts what each node has of a table: places or bytes. All nodes without trust have one share together, as "".
 type shares map[Key]int
 
-// take reports false if a node has its share of all places: a half, or an eighth without trust.
-func (s shares) take(node Key, all int) bool {
+// take reports false if a node would have more than its share of all: a half, or an eighth without trust.
+func (s shares) take(node Key, all, count int) bool {
 	most := all / 2
 	if node == "" {
 		most = all / 8
 	}
-	if s[node] >= most {
+	if s[node]+count > most {
 		return false
 	}
-	s[node]++
+	s[node] += count
 	return true
 }
 
-func (s shares) give(node Key) {
-	if s[node]--; s[node] <= 0 {
+func (s shares) give(node Key, count int) {
+	if s[node] -= count; s[node] <= 0 {
 		delete(s, node)
 	}
 }
@@ -75,7 +76,7 @@ func (n *Node) remember(x *Exchange, expires int64) error {
 		return errReplay
 	case expires <= r.forgotten:
 		return toolcrib.Errorf(toolcrib.CodeExpired, "the call may have been received before the clock of this node was set back")
-	case len(r.now.ids) >= maxReplays || !r.now.by.take(x.holder, maxReplays):
+	case len(r.now.ids) >= maxReplays || !r.now.by.take(x.holder, maxReplays, 1):
 		return tooMany()
 	}
 	r.now.ids[x.id] = struct{}{}
@@ -90,7 +91,7 @@ func (n *Node) share(x *Exchange) error {
 	if n.exchanges[x.id] != x { // it has ended, or is within this node
 		return nil
 	}
-	x.shared = n.served <= maxServed && n.servedBy.take(x.holder, maxServed)
+	x.shared = n.served <= maxServed && n.servedBy.take(x.holder, maxServed, 1)
 	if !x.shared {
 		return tooMany()
 	}
@@ -119,6 +120,7 @@ type keptCall struct {
 	until      time.Time     // zero before the end
 	result     json.RawMessage
 	err        error
+	joined     int // calls that wait for its end
 }
 
 // enter takes a place at an offer. If the call was made before, it returns that call and false.
@@ -135,6 +137,10 @@ func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bo
 			if k.capability != o.Name || k.hash != hash || k.user != h.User {
 				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
 			}
+			if k.joined >= maxJoined {
+				return nil, false, tooMany()
+			}
+			k.joined++
 			return k, false, nil
 		}
 	}
@@ -147,7 +153,7 @@ func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bo
 	switch {
 	case o.inFlight >= o.MaxConcurrent:
 		return nil, false, full(o.Name.String()+" has as many calls in flight as it serves at a time; try again", o.typical)
-	case keep && (len(n.kept) >= maxKept || !n.keptBy.take(x.holder, maxKept)):
+	case keep && (len(n.kept) >= maxKept || !n.keptBy.take(x.holder, maxKept, 1)):
 		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
 	case keep:
 		k = &keptCall{capability: o.Name, holder: x.holder, user: h.User, hash: hash, done: make(chan struct{})}
@@ -171,7 +177,8 @@ func (n *Node) left(o *offer, k *keptCall, took time.Duration, result json.RawMe
 	case err != nil:
 	case frames > 0:
 		k.result, k.err = nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and its stream is not kept; use another ID")
-	case len(result) > maxKeptOne, n.keptBytes+len(result) > maxKeptBytes:
+	case len(result) > maxKeptOne, n.keptBytes+len(result) > maxKeptBytes,
+		!n.keptBytesBy.take(k.holder, maxKeptBytes, len(result)):
 		k.result, k.err = nil, toolcrib.Errorf(toolcrib.CodeConflict, "the call was made before, and its result is not kept; use another ID")
 	}
 	n.keptBytes += len(k.result)
@@ -183,7 +190,8 @@ func (n *Node) expireKept(now time.Time) {
 	for id, k := range n.kept {
 		if !k.until.IsZero() && !now.Before(k.until) {
 			n.keptBytes -= len(k.result)
-			n.keptBy.give(k.holder)
+			n.keptBy.give(k.holder, 1)
+			n.keptBytesBy.give(k.holder, len(k.result))
 			delete(n.kept, id)
 		}
 	}
@@ -191,6 +199,11 @@ func (n *Node) expireKept(now time.Time) {
 
 // join waits for the result of a call that was made before.
 func (k *keptCall) join(ctx context.Context, x *Exchange, timeout time.Duration) (json.RawMessage, error) {
+	defer func() {
+		x.node.mu.Lock()
+		defer x.node.mu.Unlock()
+		k.joined--
+	}()
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	x.mu.Lock()

@@ -110,7 +110,7 @@ func (n *Node) routing() *routes {
 		r.byName[name.Name] = append(r.byName[name.Name], route{&o.Descriptor, n.self, o, nil})
 	}
 	for at, p := range n.peers {
-		if p.list == nil || rank(p.trust) == 0 || p.skewed {
+		if p.list == nil || p.trust.Rank() == 0 || p.skewed {
 			continue
 		}
 		for i := range p.list.offers {

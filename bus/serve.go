@@ -23,6 +23,7 @@ const (
 // opened takes the first message of an exchange.
 func (n *Node) opened(e envelope, err error) {
 	if err != nil {
+		n.count(unread, 0)
 		return
 	}
 	now := time.Now()
@@ -36,6 +37,7 @@ func (n *Node) opened(e envelope, err error) {
 	if !n.goes(func() {
 		call, err := e.read(n.self.Node, n.o.Now())
 		if call == nil {
+			n.count(unread, 0)
 			x.end(nil, err) // nobody is known who could be told
 			return
 		}
@@ -77,14 +79,19 @@ func (n *Node) conclude(x *Exchange, result json.RawMessage, err error) {
 		x.bytesOut += len(result)
 	}
 	x.mu.Unlock()
-	if over {
+	switch {
+	case over:
 		return
-	}
-	if errors.Is(err, errReplay) {
+	case errors.Is(err, errReplay):
 		x.end(nil, err)
 		return
+	case toolcrib.CodeOf(err) == toolcrib.CodeInternal:
+		err = n.failed(x.Name, err)
 	}
 	event := func() {
+		if x.holder == "" && x.other == nil && !n.noteworthy(err) {
+			return
+		}
 		e := x.event(n.self.Node)
 		if e.From = x.signer; toolcrib.CodeOf(err) == toolcrib.CodeSignature && x.Caller.Node == "" {
 			e.From = "" // it is not known
@@ -218,7 +225,7 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 	if in.Token == "" && !o.open() && !o.permits(least(c.Trust, own), self) {
 		return refused() // nothing of it is remembered
 	}
-	if rank(own) > 0 {
+	if own.Rank() > 0 {
 		x.holder = c.Node
 	}
 	if err := n.share(x); err != nil {
@@ -230,7 +237,7 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 			return err
 		}
 		c.Claims = claims
-		if rank(own) == 0 {
+		if own.Rank() == 0 {
 			own = toolcrib.TrustMember
 		}
 		target := access.Target{Agent: in.last().Agent, Capability: o.Name.String()}
@@ -286,12 +293,12 @@ func (n *Node) bodyOf(ctx context.Context, x *Exchange, in *incoming) ([]byte, e
 	}
 	body := in.body
 	if missing := in.Bytes - len(body); missing > 0 {
-		if !n.reserve(in.Bytes) {
+		if !n.reserve(x.holder, in.Bytes) {
 			return nil, &toolcrib.Error{
 				Code: toolcrib.CodeCapacityExceeded, Message: "the node receives too many large calls; try again", RetryAfter: retrySoon,
 			}
 		}
-		defer n.reserve(-in.Bytes)
+		defer n.release(x.holder, in.Bytes)
 		ctx, cancel := context.WithTimeout(ctx, bodyWait)
 		defer cancel()
 		x.mu.Lock()
@@ -314,14 +321,22 @@ func (n *Node) bodyOf(ctx context.Context, x *Exchange, in *incoming) ([]byte, e
 	return body, nil
 }
 
-func (n *Node) reserve(bytes int) bool {
+// reserve reports whether a node may send a body of a size now.
+func (n *Node) reserve(node Key, size int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if bytes > 0 && n.reserved+bytes > maxReserved {
+	if n.reserved+size > maxReserved || !n.reservedBy.take(node, maxReserved, size) {
 		return false
 	}
-	n.reserved += bytes
+	n.reserved += size
 	return true
+}
+
+func (n *Node) release(node Key, size int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reserved -= size
+	n.reservedBy.give(node, size)
 }
 
 // accept tells the caller that the handler runs, unless it knows.
@@ -416,8 +431,16 @@ func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, er
 	case errors.As(err, &e):
 		return nil, e
 	}
+	return nil, n.failed(o.Name, err)
+}
+
+// failed returns the internal error that a caller gets, with the reference under which err is logged.
+func (n *Node) failed(name Name, err error) error {
+	var e *toolcrib.Error
+	if errors.As(err, &e) && e.Ref != "" || errors.Is(err, errCanceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
 	ref := "bus_" + rand.Text()[:16]
-	n.o.Log.Error("a capability failed", "capability", o.Name.String(), "ref", ref, "error", err,
-		"stack", guard.Stack(err))
-	return nil, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: o.Name.String() + " failed", Ref: ref}
+	n.o.Log.Error("a capability failed", "capability", name.String(), "ref", ref, "error", err, "stack", guard.Stack(err))
+	return &toolcrib.Error{Code: toolcrib.CodeInternal, Message: name.String() + " failed", Ref: ref}
 }

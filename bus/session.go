@@ -108,7 +108,7 @@ func (n *Node) grant(x *Exchange, in *incoming) error {
 	}
 	s.peer, s.holder = x.peer, x.holder
 	n.mu.Lock()
-	room := len(n.sessions) < maxSessions && n.sessionsBy.take(s.holder, maxSessions)
+	room := len(n.sessions) < maxSessions && n.sessionsBy.take(s.holder, maxSessions, 1)
 	if room {
 		n.sessions[s.id] = s
 	}
@@ -159,7 +159,7 @@ func (n *Node) unsealNext(raw []byte) (e envelope, err error) {
 func (n *Node) expireSessions(now time.Time) {
 	for id, s := range n.sessions {
 		if now.Sub(s.made) > sessionLasts+clockSkew {
-			n.sessionsBy.give(s.holder)
+			n.sessionsBy.give(s.holder, 1)
 			delete(n.sessions, id)
 		}
 	}

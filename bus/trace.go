@@ -47,16 +47,19 @@ type Counter struct {
 const ResultCanceled toolcrib.Code = "canceled"
 
 const (
-	maxTraces   = 1000
 	maxCounters = 50_000
+	maxUnknown  = 20 // events in a second of nodes without trust
 )
 
-// traces are the last calls, and the numbers of all.
+// traces are the numbers of calls.
 type traces struct {
-	ring     []TraceEvent
-	next     int
 	counters map[counted]*Counter
+	since    time.Time
+	unknown  int // events of nodes without trust since then
 }
+
+// unread counts messages that cannot be read, and forged calls.
+var unread = counted{"other", true, toolcrib.CodeSignature}
 
 type counted struct {
 	capability string
@@ -98,43 +101,60 @@ func (n *Node) record(e TraceEvent, began time.Time, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Result = toolcrib.CodeTimeout
 	}
-	n.mu.Lock()
-	t := &n.traces
-	if len(t.ring) < maxTraces {
-		t.ring = append(t.ring, e)
-	} else {
-		t.ring[t.next] = e
-		t.next = (t.next + 1) % maxTraces
+	n.count(counted{e.Capability.String(), e.Served, e.Result}, e.Duration)
+	if n.o.Trace != nil {
+		n.o.Trace(e)
 	}
-	key := counted{e.Capability.String(), e.Served, e.Result}
+}
+
+// count counts a call.
+func (n *Node) count(key counted, took time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := &n.traces
 	if t.counters[key] == nil {
 		if t.counters == nil {
 			t.counters = map[counted]*Counter{}
 		}
-		if e.Result == toolcrib.CodeNotFound || len(t.counters) >= maxCounters {
-			key.capability = "other" // callers choose the name
+		if key.result == toolcrib.CodeNotFound || len(t.counters) >= maxCounters {
+			key.capability = unread.capability // callers choose the name
 		}
 		if t.counters[key] == nil {
 			t.counters[key] = &Counter{Capability: key.capability, Served: key.served, Result: key.result}
 		}
 	}
 	t.counters[key].Calls++
-	t.counters[key].Duration += e.Duration
-	n.mu.Unlock()
-	if n.o.Trace != nil {
-		n.o.Trace(e)
+	t.counters[key].Duration += took
+}
+
+// noteworthy reports whether the call of a node without trust is traced. Forged calls, and those beyond 20 a second,
+// are only counted.
+func (n *Node) noteworthy(err error) bool {
+	note := toolcrib.CodeOf(err) != toolcrib.CodeSignature
+	if now := time.Now(); note {
+		n.mu.Lock()
+		t := &n.traces
+		if now.Sub(t.since) >= time.Second {
+			t.since, t.unknown = now, 0
+		}
+		t.unknown++
+		note = t.unknown <= maxUnknown
+		n.mu.Unlock()
 	}
+	if !note {
+		key := unread
+		if err == nil {
+			key.result = ResultOK
+		} else {
+			key.result = toolcrib.CodeOf(err)
+		}
+		n.count(key, 0)
+	}
+	return note
 }
 
-// Traces returns the last 1,000 calls, the latest last.
-func (n *Node) Traces() []TraceEvent {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Concat(n.traces.ring[n.traces.next:], n.traces.ring[:n.traces.next])
-}
-
-// Counters returns the numbers of calls since the start, sorted. Calls that are not found are counted
-// for the capability "other".
+// Counters returns the numbers of calls since the start, sorted. The capability "other" counts calls that are not
+// found, are forged or cannot be read, and those beyond 20 a second of nodes without trust.
 func (n *Node) Counters() []Counter {
 	n.mu.Lock()
 	defer n.mu.Unlock()

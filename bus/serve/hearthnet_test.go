@@ -371,7 +371,11 @@ func groundedAnswer(t *testing.T) {
 	if err != nil || len(runs) != 1 || runs[0].Status != toolcrib.StatusCompleted {
 		t.Errorf("the conversation is %d runs: %+v, %v", len(runs), runs, err)
 	}
-	for _, e := range library.node.Traces() {
+	traced, err := library.node.Trace(root, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range traced.Entries {
 		if e.Capability.Name == "rag.query" && !strings.HasPrefix(e.Trace, "00-") {
 			t.Errorf("the call has the trace %q", e.Trace)
 		}

@@ -242,7 +242,7 @@ func (i *Instance) valid(ctx context.Context, f *flight) error {
 		case h.Node == i.Key():
 		case err != nil:
 			return err
-		case rank(trust) < rank(f.required):
+		case trust.Rank() < f.required.Rank():
 			return toolcrib.Errorf(toolcrib.CodeRevoked, "a node on the way of the call is no longer trusted as far as the "+
 				"capability needs")
 		}

@@ -245,7 +245,7 @@ func (n *Nodes) redeem(ctx context.Context, key bus.Key, in joinInput) (out join
 	switch {
 	case again && known && was.Trust == toolcrib.TrustUnknown:
 		return out, toolcrib.Errorf(toolcrib.CodeRevoked, "this node was removed after it had used the invite")
-	case again && known, rank(was.Trust) >= rank(v.Trust): // it raises trust once, and lowers nothing
+	case again && known, was.Trust.Rank() >= v.Trust.Rank(): // it raises trust once, and lowers nothing
 		return joined{Trust: LevelText(was.Trust), Name: n.Name()}, nil
 	}
 	e := Entry{Key: key, Trust: v.Trust, By: v.By, Invite: id}

@@ -119,15 +119,6 @@ func ParseLevel(text string) (toolcrib.Trust, error) {
 // LevelText returns the name of a level of trust.
 func LevelText(t toolcrib.Trust) string { return cmp.Or(string(t), people.UnknownTrust) }
 
-func rank(t toolcrib.Trust) int {
-	for i, level := range Levels() {
-		if string(t) == level {
-			return i
-		}
-	}
-	return 0
-}
-
 // Fresh is how long what was read of the register is used. A change by another process applies after that time at the
 // latest, one by this process at once.
 const Fresh = 500 * time.Millisecond

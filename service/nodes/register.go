@@ -265,7 +265,7 @@ func (n *Nodes) mayAct(ctx context.Context, who toolcrib.Principal) (now toolcri
 	if now == toolcrib.TrustUnknown {
 		return "", fmt.Sprintf("the node %s is not trusted", guard.Visible(guard.Clip(name, access.MaxName))), nil
 	}
-	if rank(who.Trust) < rank(now) {
+	if who.Trust.Rank() < now.Rank() {
 		now = who.Trust
 	}
 	return now, "", nil
