@@ -5,6 +5,7 @@ package channels_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,16 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd  *exec.Cmd
 	kill func() // ends it like a power loss; the second call does nothing
+	up   chan struct{}
+	once sync.Once
+}
+
+// Write reads the log of a process.
+func (p *process) Write(data []byte) (int, error) {
+	if strings.Contains(string(data), "toolcrib listens on") {
+		p.once.Do(func() { close(p.up) })
+	}
+	return len(data), nil
 }
 
 // serve starts a server as a process, with a configuration.
@@ -44,8 +55,10 @@ func (h *house) serve(config string) *process {
 	if err != nil {
 		h.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(self, "--config", filepath.Join(h.dir, config), "serve")} //nolint:noctx // it is killed
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = h.dir, append(os.Environ(), serving+"=1", "HOME="+h.dir), h.Output()
+	p := &process{up: make(chan struct{})}
+	p.cmd = exec.Command(self, "--config", filepath.Join(h.dir, config), "serve") //nolint:noctx // it is killed
+	p.cmd.Dir, p.cmd.Env = h.dir, append(os.Environ(), serving+"=1", "HOME="+h.dir)
+	p.cmd.Stderr = io.MultiWriter(h.Output(), p)
 	if err := p.cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
@@ -217,7 +230,7 @@ func TestC16_TwoServersWithPostgreSQL(t *testing.T) {
 			t.Cleanup(h.stop)
 			first := h.serve("toolcrib.yaml")
 			waittest.Until(t, "messages are received", func() bool { return h.Readers() > 0 })
-			h.serve("other.yaml")
+			<-h.serve("other.yaml").up
 			write := func(from, to int) {
 				for i := from; i < to; i++ { // in a chat of its own
 					p := []chattest.Person{h.eva, h.boss}[i%2]

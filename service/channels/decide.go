@@ -134,8 +134,12 @@ func (l *line) cancel(m *channel.Message, user string, known bool) error {
 	l.mu.Lock()
 	n := l.lanes[laneOf(l.name, user, m)]
 	var run toolcrib.RunID
-	if n != nil && n.now != nil {
+	switch {
+	case n == nil:
+	case n.now != nil:
 		run = n.now.Run
+	case len(n.waiting) > 0: // after a start
+		run = n.waiting[0].Run
 	}
 	l.mu.Unlock()
 	if run == "" {
