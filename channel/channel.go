@@ -1,6 +1,6 @@
-// Package channel has the nouns of chats in which people write to agents, and the two interfaces of what carries their
-// messages: [Receiver] and [Sender]. Each package below it is one API of chats. None of them decides anything: who may
-// write, and what becomes of a message, is up to the service.
+// Package channel defines messages of chats in which people write to agents, and the interfaces [Receiver] and [Sender]
+// of the APIs that carry them. Each package below it implements one API. None of them decides anything: the service
+// decides who may write and what a message does.
 package channel
 
 import (
@@ -81,7 +81,7 @@ type Channel interface {
 	Receiver
 }
 
-// Class says what follows from a failure.
+// Class is the class of a failure.
 type Class string
 
 // The classes of failures. The zero value is the strictest one.

@@ -4,10 +4,9 @@
 //	received → taken (stored, then acknowledged) → begun (a run, by a key of its own) → asked, as often as the run
 //	waits for a person → answered, part by part → forgotten
 //
-// After a crash each message continues where it is. Only one thing cannot be known: whether a part that was being sent
-// has arrived. If the API recognizes a part that it has (by its key), it is sent again. Otherwise the answer is in
-// doubt: it is not sent again, and a person is told. A question is posted again, and says so, since it can be decided
-// once only.
+// After a crash each message resumes at its last stored step. A part that was being sent may have arrived. If the API
+// deduplicates parts by their keys, it is sent again. Otherwise the answer is in doubt: it is not sent again, and the
+// operator is told. A question is posted again and says so, since it can be decided only once.
 package channels
 
 import (
@@ -125,7 +124,7 @@ func (c *Channels) Close() {
 	c.all.Wait()
 }
 
-// tend keeps the lines in line with the configuration and the leases.
+// tend starts and stops lines as the configuration and the leases change.
 func (c *Channels) tend(ctx context.Context) {
 	tick := time.NewTicker(c.o.Tend)
 	defer tick.Stop()
@@ -149,7 +148,7 @@ func (c *Channels) tend(ctx context.Context) {
 // Inbound reports whether messages of a channel start runs.
 func Inbound(c config.Channel) bool { return c.Inbound.Agent != "" || len(c.Inbound.Allow) > 0 }
 
-// look starts and stops lines.
+// look starts and stops lines once.
 func (c *Channels) look(ctx context.Context) {
 	configured := c.o.Host.Config().Channels
 	for name, l := range c.copied() {

@@ -19,7 +19,7 @@ const codePrefix = "apr-"
 
 var codePattern = lazyregexp.New(`^apr-[a-z2-7]{8}$`)
 
-// codeOf returns the code of an approval as it was shown. It is short, and names nothing outside of the chat.
+// codeOf returns the code of an approval as it was shown. It is short and reveals nothing about the run.
 func codeOf(approval, digest string) string {
 	sum := sha256.Sum256([]byte(approval + " " + digest))
 	return codePrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
@@ -65,7 +65,7 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 	case verbs[word] != "" && codePattern.MatchString(code):
 		return true, l.decide(m, user, known, code, verbs[word], strings.TrimSpace(words))
 	case m.Press != "" || m.PressID != "":
-		l.say(m, "This button is not one of here.")
+		l.say(m, "This button is not known here.")
 		return true, nil
 	case r != nil && !m.Forwarded:
 		return true, l.decide(m, user, known, a.Code, journal.DecisionAnswer, m.Text)

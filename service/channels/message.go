@@ -13,7 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/store"
 )
 
-// work works on the messages of a lane.
+// work processes the messages of a lane in their order.
 func (l *line) work(n *lane) {
 	for {
 		l.mu.Lock()
@@ -33,7 +33,7 @@ func (l *line) work(n *lane) {
 	}
 }
 
-// finish carries a message on until it is answered.
+// finish processes a message until it is answered.
 func (l *line) finish(n *lane, r *record) error {
 	for {
 		waits, err := l.carry(n, r)
@@ -87,14 +87,13 @@ func (l *line) park(n *lane, r *record) error {
 	}
 }
 
-// fail ends the line after an error of the store: it starts again from what is stored.
+// fail ends the line after an error of the store. It restarts from the stored records.
 func (l *line) fail(err error) {
-	l.log.Error("messages cannot be worked on; this begins again from what is stored", "error", err)
+	l.log.Error("messages cannot be processed; restarting from the stored ones", "error", err)
 	l.end(err)
 }
 
-// carry carries a message on until it is answered, or its run waits for a person. It returns an error if the store does
-// not work.
+// carry processes a message until it is answered or its run waits for a person. An error is one of the store.
 func (l *line) carry(n *lane, r *record) (waits bool, err error) {
 	for _, slots := range []chan struct{}{n.bounds.slots, l.slots} {
 		select {
@@ -330,7 +329,7 @@ func (l *line) notice(format string, args ...any) {
 	l.log.Warn(text)
 }
 
-// say sends a text once, unless too many are waiting. It is for what nobody misses after a crash.
+// say sends a text once, unless too many are waiting. The text may be lost in a crash.
 func (l *line) say(m *channel.Message, text string) {
 	key := keyOf(m)
 	r := channel.Reply{Chat: m.Chat, Thread: m.Thread, Text: text, Key: key + keyOf(&channel.Message{ID: text})}

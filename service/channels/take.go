@@ -112,7 +112,7 @@ type line struct {
 	reported, logged time.Time // when it was stored, and when a refused message was logged
 }
 
-// lane has the messages of a user to one session, which one goroutine works on in their order. It exists as long as it
+// lane has the messages of a user to one session, which one goroutine processes in their order. It exists as long as it
 // has any.
 type lane struct {
 	at      string
@@ -190,7 +190,7 @@ func (l *line) lost(after time.Duration) bool {
 
 func (l *line) folder() string { return Folder + "/" + l.name }
 
-// load reads what is stored. Messages that were stored without being acknowledged are delivered again and are known
+// load reads the stored records. Messages that were stored but not acknowledged are delivered again, and are known
 // then.
 func (l *line) load(ctx context.Context) ([]*record, error) {
 	files, err := l.o.Host.Files().SomeFiles(ctx, "", l.folder())
@@ -501,7 +501,7 @@ func (l *line) paced(m *channel.Message, user string) bool {
 	l.changed = true
 	if time.Since(b.told) > tellEvery {
 		b.told = time.Now()
-		l.say(m, "There are too many messages; those of now are not read. Try again in a minute.")
+		l.say(m, "There are too many messages; this one is not read. Try again in a minute.")
 	}
 	return false
 }
