@@ -13,11 +13,13 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -186,7 +188,9 @@ func (c *Client) request(ctx context.Context, r request) (*http.Response, error)
 		}
 		body = bytes.NewReader(text)
 	}
-	q, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	var wrote atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
+	q, err := http.NewRequestWithContext(traced, r.method, u.String(), body)
 	if err != nil {
 		return nil, bad("%v", err)
 	}
@@ -208,7 +212,12 @@ func (c *Client) request(ctx context.Context, r request) (*http.Response, error)
 	}
 	answer, err := c.http.Do(q)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		err = c.unreachable(ctx, err)
+		var lost *UnreachableError
+		if errors.As(err, &lost) {
+			lost.wrote = wrote.Load()
+		}
+		return nil, err
 	}
 	if answer.StatusCode/100 == 2 {
 		return answer, c.isOurs(answer, r.events)
@@ -265,6 +274,8 @@ func errorOf(f *api.Failure) *toolcrib.Error {
 type UnreachableError struct {
 	URL string
 	Err error
+
+	wrote bool // a request was written, which net/http may have sent again
 }
 
 func (e *UnreachableError) Error() string {
@@ -293,7 +304,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // Sent reports whether the server may have read the request.
 func (e *UnreachableError) Sent() bool {
 	var dial *net.OpError
-	return !errors.As(e.Err, &dial) || dial.Op != "dial"
+	return e.wrote || !errors.As(e.Err, &dial) || dial.Op != "dial"
 }
 
 // unreachable returns an error of the network, or that of ctx if it has ended.

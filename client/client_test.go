@@ -119,6 +119,37 @@ func TestBegin_Cut(t *testing.T) {
 	}
 }
 
+// A request whose server died with it is made again with its key, although net/http has sent it again by itself and could
+// not connect: the server may have begun the run.
+func TestBegin_ServerDies(t *testing.T) {
+	var s *httptest.Server
+	keys := map[string]bool{}
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"id":"run_a"}`)
+			return
+		}
+		keys[r.Header.Get("Idempotency-Key")] = true
+		_ = s.Listener.Close()
+		panic(http.ErrAbortHandler)
+	}))
+	defer s.Close()
+	lost := 0
+	c, err := client.New(client.Options{URL: s.URL, Patience: time.Millisecond, Lost: func(error) { lost++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context(), "run_a"); err != nil { // it leaves a connection
+		t.Fatal(err)
+	}
+	var away *client.UnreachableError
+	_, err = c.Start(t.Context(), api.RunRequest{Input: "go"}, func(client.Event) error { return nil })
+	if !errors.As(err, &away) || lost == 0 || len(keys) != 1 {
+		t.Errorf("%v; %d interruptions noticed, %d requests", err, lost, len(keys))
+	}
+}
+
 // A run that waits says nothing for long. However often its stream is cut meanwhile, it is taken up.
 func TestFollow_CutWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
