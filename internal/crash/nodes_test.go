@@ -396,7 +396,7 @@ func (s *told) cuts(r *rand.Rand) map[string][]cut {
 }
 
 // nodesJobs is how many stories of three nodes are played at a time: they mostly wait until a node is found to be lost.
-const nodesJobs = 12
+const nodesJobs = 6
 
 // TestServe_Nodes plays the story of three nodes, of which one is killed at an event, and started again. The run ends, with
 // the answer that it has without that, or says which call has failed; and nothing is done twice.

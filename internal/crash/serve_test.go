@@ -185,6 +185,10 @@ type townOptions struct {
 	text        func(*town) string // returns the configuration; nil = that of servers that do all themselves
 }
 
+// accepting is held by who writes the record of accepted servers, which all towns share: many at the same time wait for
+// its file longer than a program does.
+var accepting sync.Mutex
+
 // newTownIn makes a town in a folder.
 func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 	h := harness(t)
@@ -208,6 +212,8 @@ func newTownIn(t *testing.T, dir string, seed uint64, o townOptions) *town {
 		if len(s.Env.Config.MCPServers) == 0 {
 			return nil
 		}
+		accepting.Lock()
+		defer accepting.Unlock()
 		r, err := s.MCP.Review(t.Context(), mayor, "town")
 		if err != nil {
 			return err
