@@ -13,6 +13,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/internal/natstest"
 	"github.com/toolcrib/toolcrib/toolcribtest/modeltest"
 )
 
@@ -28,6 +29,7 @@ type guide struct {
 	given  map[string]string // files that its reader has
 	before string            // commands that its reader has given
 	model  []string          // replies of Anthropic, for a page that asks it
+	nats   bool              // there is a NATS server on its usual port
 	lines  map[string]how
 }
 
@@ -72,6 +74,11 @@ func guides() map[string]guide {
 		},
 		"docs/channels.md": {lines: map[string]how{
 			`until toolcrib runs list --user desk:ann | grep completed; do sleep 0.1; done`: {prints: "completed"},
+		}},
+		"docs/bus.md": {nats: true, lines: map[string]how{
+			"toolcrib --config laptop.yaml bus capabilities":                                              {prints: `rag\.query@1\.0`},
+			`toolcrib --config laptop.yaml tools call search_corpus --args '{"query": "patent license"}'`: {prints: "patent license"},
+			`toolcrib --config laptop.yaml run "What files are here?"`:                                    {prints: "list_directory"},
 		}},
 		"docs/people.md": {},
 		"docs/taint.md":  {lines: map[string]how{"toolcrib runs show last": {code: 1, prints: "no run yet"}}},
@@ -157,13 +164,13 @@ func guideScript(t *testing.T, path string, g guide) string {
 		steps++
 		h := g.lines[line]
 		seen[line] = true
-		if strings.HasPrefix(line, "toolcrib serve") {
+		if serving.MatchString(line) {
 			shell = fmt.Sprintf(serves, line)
 		}
 		shell = strings.ReplaceAll(shell, "http://127.0.0.1:8420", "$URL")
 		shell = exampleDatabase.ReplaceAllString(shell, "@/$1?host=$$PGHOST")
-		files += fmt.Sprintf("-- lines/%d.sh --\nexec 2>&1\n. ./state\n%s\ncode=$?\nexport -p >$WORK/state\n"+
-			"echo \"cd '$PWD'\" >>$WORK/state\nexit $code\n", steps, shell)
+		files += fmt.Sprintf("-- lines/%d.sh --\nexec 2>&1\nset -a\n. ./state\n%s\nended=$?\nexport -p >$WORK/state\n"+
+			"echo \"cd '$PWD'\" >>$WORK/state\nexit $ended\n", steps, shell)
 		if h.answers != "" {
 			files += fmt.Sprintf("-- lines/%d.typed --\n%s", steps, h.answers)
 			script += fmt.Sprintf("pty lines/%d.typed %d sh lines/%d.sh\n", steps, h.code, steps)
@@ -210,6 +217,9 @@ func guideScript(t *testing.T, path string, g guide) string {
 	return script + files
 }
 
+// serving matches a line that starts a server.
+var serving = regexp.MustCompile(`^toolcrib (--config \S+ )?serve\b`)
+
 // serves starts a server of a page in the background, on a port of its own, which later lines use.
 const serves = `%s --listen 127.0.0.1:0 </dev/null >$WORK/serve.log 2>&1 &
 printf %%d $! >$WORK/serve.pid
@@ -225,7 +235,11 @@ func TestGuides(t *testing.T) {
 	models := map[string]*modeltest.Server{}
 	for path, g := range guides() {
 		name := strings.TrimSuffix(filepath.Base(path), ".md")
-		if err := os.WriteFile(filepath.Join(p.Dir, name+".txtar"), []byte(guideScript(t, path, g)), 0o600); err != nil {
+		script := guideScript(t, path, g)
+		if g.nats {
+			script = strings.ReplaceAll(script, "nats://127.0.0.1:4222", natstest.Start(t, 1, nil).URL())
+		}
+		if err := os.WriteFile(filepath.Join(p.Dir, name+".txtar"), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var replies []toolcrib.Reply
