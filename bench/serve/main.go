@@ -76,6 +76,7 @@ func (b *bench) measure(only []string) (err error) {
 		{"idle", b.idle},
 		{"runs", b.overHTTP},
 		{"streams", b.manyStreams},
+		{"chats", b.manyChats},
 		{"parked", b.manyParked},
 		{"queued", b.manyQueued},
 		{"lists", b.manyStored},
