@@ -82,6 +82,7 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 			n.unbind(c)
 		}
 		refused := x != nil && x.refused()
+		c.unexecuted = unheard || refused
 		again := unheard || refused && toolcrib.CodeOf(err) == toolcrib.CodeNotFound ||
 			(refused || r.Idempotent) && elsewhere(err)
 		if ctx.Err() != nil || !again || len(c.tried) >= maxAttempts {
@@ -208,7 +209,10 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 	}
 	there := *c
 	there.timeout = timeout
-	if x.session, x.ask = s, ask; ask != nil {
+	x.mu.Lock() // the exchange may be canceled at any time
+	x.session, x.ask = s, ask
+	x.mu.Unlock()
+	if ask != nil {
 		there.ask = ask.PublicKey().Bytes()
 	}
 	n.mu.Lock()
@@ -284,9 +288,12 @@ func (n *Node) depart(to place) {
 func (n *Node) arrived(x *Exchange, r route, err error) {
 	now := time.Now()
 	took := now.Sub(x.started)
-	unheard := x.session != nil && !x.isHeard() && toolcrib.CodeOf(err) == toolcrib.CodePartition
+	x.mu.Lock()
+	session := x.session
+	x.mu.Unlock()
+	heard := x.isHeard()
 	n.mu.Lock()
-	if unheard && r.peer.session == x.session {
+	if session != nil && !heard && toolcrib.CodeOf(err) == toolcrib.CodePartition && r.peer.session == session {
 		r.peer.session = nil
 	}
 	if h := n.health[place{r.at, r.Name}]; h != nil {
@@ -295,7 +302,9 @@ func (n *Node) arrived(x *Exchange, r route, err error) {
 		case "":
 			h.record(now, true, took)
 		case toolcrib.CodePartition, toolcrib.CodeTimeout, toolcrib.CodeInternal, toolcrib.CodeSignature:
-			if !errors.Is(err, errCanceled) && !errors.Is(err, context.DeadlineExceeded) {
+			// A signature that this node itself rejected says nothing about the place.
+			ours := !heard && toolcrib.CodeOf(err) == toolcrib.CodeSignature
+			if !ours && !errors.Is(err, errCanceled) && !errors.Is(err, context.DeadlineExceeded) {
 				h.record(now, false, took)
 			}
 		}

@@ -39,6 +39,9 @@ type call struct {
 	only    Address // if not zero, no other instance
 	tried   map[Address]bool
 	failed  error // at the last of these
+
+	bound      bool // its ID was not used before
+	unexecuted bool // where it was tried last
 }
 
 const (
@@ -380,7 +383,9 @@ func (n *Node) bind(c *call, r route) error {
 	now := time.Now()
 	for _, key := range c.keys() {
 		b, ok := n.sticky[key]
-		if ok && strings.HasPrefix(key, "call\x00") && now.Before(b.until) && b.at != r.at && !r.Idempotent {
+		ofID := strings.HasPrefix(key, "call\x00")
+		retried := c.bound && c.unexecuted
+		if ok && ofID && now.Before(b.until) && b.at != r.at && !r.Idempotent && !retried {
 			return lost(errors.New("the call was made before, at an instance of a node that is gone"))
 		}
 		if !ok && len(n.sticky) >= maxSticky {
@@ -388,6 +393,7 @@ func (n *Node) bind(c *call, r route) error {
 				Code: toolcrib.CodeCapacityExceeded, Message: "too many sessions are in use; try again later", RetryAfter: time.Minute,
 			}
 		}
+		c.bound = c.bound || ofID && !ok
 		n.sticky[key] = binding{r.at, now.Add(stickyLasts)}
 	}
 	return nil

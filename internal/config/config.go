@@ -373,7 +373,7 @@ type Tools struct {
 
 // Bound defines a tool for a capability of the bus.
 type Bound struct {
-	Capability  string    `yaml:"capability" required:"true" format:"word"`
+	Capability  string    `yaml:"capability" required:"true" format:"capability"`
 	Effect      string    `yaml:"effect" layers:"read_only|idempotent_write|non_idempotent_write" default:"non_idempotent_write" enum:"read_only|idempotent_write|non_idempotent_write"`
 	Description string    `yaml:"description" default:""`
 	Parameters  JSON      `yaml:"parameters" null:"true" default:"null" format:"schema"`

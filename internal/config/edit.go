@@ -250,6 +250,10 @@ func checkFormat(format, text string) string {
 		return yamltree.OneOf(text, providers.Names(nil))
 	case "name":
 		return match(namePattern, text)
+	case "capability":
+		if !capabilityPattern.MatchString(text) {
+			return "must be NAME@MAJOR.MINOR with a dot in NAME, such as rag.query@1.0"
+		}
 	case "program":
 		if strings.ContainsAny(text, `/\`) {
 			return "must be the name of a program, without a path"

@@ -108,7 +108,7 @@ func (s *Set) instance() *nodes.Instance {
 const findTime = 700 * time.Millisecond
 
 // Need connects a process that is not a server to the bus of the configuration, unless it is, and waits until it has
-// heard what other nodes offer. Without bus.url it does nothing.
+// heard what each trusted node offers. Without bus.url it does nothing.
 func (s *Set) Need(ctx context.Context) error {
 	if s.env.Driver == env.DriverServer || s.env.Config.Bus.URL.IsEmpty() || s.instance() != nil {
 		return nil
@@ -118,6 +118,10 @@ func (s *Set) Need(ctx context.Context) error {
 	if s.instance() != nil {
 		return nil
 	}
+	trusted, err := s.nodes.Register(ctx)
+	if err != nil {
+		return err
+	}
 	i, err := s.nodes.Dial(ctx)
 	if err != nil {
 		return err
@@ -125,10 +129,11 @@ func (s *Set) Need(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	for {
-		changed := i.Changed()
-		peers := i.Peers()
-		silent := func(p bus.Peer) bool { return p.Capabilities == 0 }
-		if len(peers) > 0 && !slices.ContainsFunc(peers, silent) {
+		changed, peers := i.Changed(), i.Peers()
+		silent := func(e nodes.Entry) bool {
+			return e.Trust.Rank() > 0 && !slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Node == e.Key && p.Capabilities > 0 })
+		}
+		if !slices.ContainsFunc(trusted, silent) {
 			break
 		}
 		select {
@@ -235,7 +240,7 @@ func (s *Set) options() ([]bound.Options, error) {
 		b := c.Tools.Bound[name]
 		capability, err := bus.ParseName(b.Capability)
 		if err != nil {
-			return all, c.ErrorAt(config.JoinKey("tools.bound", name)+".capability", err.Error())
+			return nil, c.ErrorAt(config.JoinKey("tools.bound", name)+".capability", err.Error()) // the configuration is checked
 		}
 		o := bound.Options{
 			Name: name, Description: cmp.Or(b.Description, "Call "+b.Capability+"."), Capability: capability,

@@ -102,7 +102,9 @@ func (b *bound) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, err
 		return p, nil
 	}
 	p.Prepare = func(context.Context, toolcrib.Call) (json.RawMessage, error) {
-		at = b.serving()
+		if b.Capability.Name != composition { // made again, it could run at another node than before
+			at = b.serving()
+		}
 		return json.Marshal(prepared{r.ID, at, time.Now()})
 	}
 	p.Reconcile = func(ctx context.Context, call toolcrib.Call, raw json.RawMessage) (toolcrib.Reconciled, error) {
