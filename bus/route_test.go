@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -261,6 +262,7 @@ func TestH23_Traces(t *testing.T) {
 		}
 		_, err := a.Call(t.Context(), bus.Request{Name: name(t, "llm.chat@2.0"), Trace: trace})
 		code(t, err, toolcrib.CodeNotFound)
+		synctest.Wait() // until both have recorded all
 		for m, served := range map[*member]bool{a: false, b: true} {
 			var found []bus.TraceEvent
 			for _, e := range m.traced() {
@@ -341,6 +343,7 @@ func TestClose(t *testing.T) {
 		if _, err := x.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // until the handler waits
 		b.Close()
 		if !ended {
 			t.Error("the handler has not ended")
