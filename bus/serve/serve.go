@@ -243,7 +243,8 @@ func (f *front) tool(name string) nodes.Serve {
 		t := &run.Trace[0]
 		content := bare(t.Result)
 		if code := codeOf(t.Status, t.IsError, t.Reason); code != "" {
-			return nil, toolcrib.Errorf(code, "%s", content)
+			message, ref := told(content)
+			return nil, &toolcrib.Error{Code: code, Message: message, Ref: cmp.Or(ref, string(run.ID))}
 		}
 		if strings.HasPrefix(content, "{") || strings.HasPrefix(content, "[") {
 			if raw, err := guard.Canonical([]byte(content)); err == nil {
@@ -260,6 +261,27 @@ func bare(content string) string {
 		return guard.WithoutCanary(inside)
 	}
 	return content
+}
+
+// told returns the message of a result that is an error, and its reference, or "": the result is {"error", "ref"}, a
+// [guard.Refusal], or the output of a tool, which is the message.
+func told(content string) (message, ref string) {
+	var fields map[string]json.RawMessage
+	var r struct {
+		Refused             bool
+		Error, Message, Ref string
+	}
+	raw := []byte(content)
+	if json.Unmarshal(raw, &fields) != nil || json.Unmarshal(raw, &r) != nil {
+		return content, ""
+	}
+	switch {
+	case r.Refused && r.Message != "":
+		return r.Message, r.Ref
+	case r.Error != "" && len(fields) == 1, r.Error != "" && r.Ref != "" && len(fields) == 2:
+		return r.Error, r.Ref
+	}
+	return content, ""
 }
 
 // codeOf returns the code of a result that is an error, or "".

@@ -295,6 +295,12 @@ func TestH20_ToolsCall(t *testing.T) {
 			return toolcrib.Output{}, toolcrib.Failf(toolcrib.ExecutionFailed, "the disk is full")
 		},
 	})
+	broken := toolcribtest.NewTool(toolcribtest.ToolOptions{
+		Spec: toolcrib.Spec{Name: "broken", Effect: toolcrib.EffectReadOnly, EnabledByDefault: true, Source: "go"},
+		Do: func(context.Context, toolcrib.Call) (toolcrib.Output, error) {
+			return toolcrib.Output{}, errors.New("a secret path")
+		},
+	})
 	h := open(t, t.TempDir(), script+`
 bus:
   offers:
@@ -302,8 +308,9 @@ bus:
       tool: corpus
       request: {type: object, properties: {input: {type: object, required: [query]}}, required: [input]}
     test.bad@1.0: {tool: bad}
+    test.broken@1.0: {tool: broken}
     test.gone@1.0: {tool: nothing}
-`, map[string]string{"script.yaml": `- {text: x}`}, c, bad)
+`, map[string]string{"script.yaml": `- {text: x}`}, c, bad, broken)
 	call := func(target, body string) (string, error) {
 		out, err := h.node.Call(t.Context(), request(t, "llm.tools.call@1.0", "{}", `{"tool_call_id":"tc_1","target_capability":"`+target+`","target_body":`+body+`}`))
 		return string(out), err
@@ -317,19 +324,26 @@ bus:
 	for what, tt := range map[string]struct {
 		target, body string
 		code         toolcrib.Code
+		message      string // the beginning
 	}{
-		"a body that does not fit":    {"rag.query@1.0", `{"input":{}}`, toolcrib.CodeBadRequest},
-		"a body with other fields":    {"rag.query@1.0", `{"query":"rain"}`, toolcrib.CodeSchemaMismatch},
-		"an unknown capability":       {"no.such@1.0", `{}`, toolcrib.CodeNotFound},
-		"a newer version":             {"rag.query@1.7", `{"input":{"query":"rain"}}`, toolcrib.CodeNotFound},
-		"no version":                  {"rag.query", `{}`, toolcrib.CodeBadRequest},
-		"a tool that fails":           {"test.bad@1.0", `{"input":{}}`, toolcrib.CodeInternal},
-		"a tool that is not there":    {"test.gone@1.0", `{"input":{}}`, toolcrib.CodeForbidden},
-		"arguments that do not fit":   {"rag.query@1.0", `{"input":{"query":7}}`, toolcrib.CodeBadRequest},
-		"the same argument two times": {"rag.query@1.0", `{"params":{"query":"a"},"input":{"query":"b"}}`, toolcrib.CodeBadRequest},
+		"a body that does not fit":    {"rag.query@1.0", `{"input":{}}`, toolcrib.CodeBadRequest, "target_body does not fit the schema of rag.query@1.0: invalid_arguments: /input"},
+		"a body with other fields":    {"rag.query@1.0", `{"query":"rain"}`, toolcrib.CodeSchemaMismatch, ""},
+		"an unknown capability":       {"no.such@1.0", `{}`, toolcrib.CodeNotFound, ""},
+		"a newer version":             {"rag.query@1.7", `{"input":{"query":"rain"}}`, toolcrib.CodeNotFound, ""},
+		"no version":                  {"rag.query", `{}`, toolcrib.CodeBadRequest, `the capability "rag.query": write NAME@MAJOR.MINOR`},
+		"a tool that fails":           {"test.bad@1.0", `{"input":{}}`, toolcrib.CodeInternal, "execution failed: the disk is full"},
+		"a tool that is not there":    {"test.gone@1.0", `{"input":{}}`, toolcrib.CodeForbidden, ""},
+		"arguments that do not fit":   {"rag.query@1.0", `{"input":{"query":7}}`, toolcrib.CodeBadRequest, "invalid_arguments: "},
+		"a tool that breaks":          {"test.broken@1.0", `{"input":{}}`, toolcrib.CodeInternal, `tool "broken" failed`},
+		"the same argument two times": {"rag.query@1.0", `{"params":{"query":"a"},"input":{"query":"b"}}`, toolcrib.CodeBadRequest, ""},
 	} {
-		if out, err := call(tt.target, tt.body); toolcrib.CodeOf(err) != tt.code {
-			t.Errorf("%s: %s, %v, want %q", what, out, err, tt.code)
+		out, err := call(tt.target, tt.body)
+		var e *toolcrib.Error
+		if !errors.As(err, &e) || e.Code != tt.code || !strings.HasPrefix(e.Message, tt.message) {
+			t.Errorf("%s: %s, %v, want %q %q", what, out, err, tt.code, tt.message)
+		}
+		if tt.code == toolcrib.CodeInternal && (e == nil || e.Ref == "" || strings.Contains(e.Message, "secret")) {
+			t.Errorf("%s: %+v", what, e)
 		}
 	}
 	if n := len(c.Calls()); n != 1 {

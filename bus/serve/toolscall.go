@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/bus"
@@ -67,7 +68,8 @@ func (f *front) callTool(ctx context.Context, _ toolcrib.Principal, x *bus.Excha
 			continue
 		}
 		if err := gate.CheckAnswer(k.Request, raw); err != nil {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "target_body does not fit the schema of %s: %v", k.Name, err)
+			text := strings.NewReplacer(" /answer/", " /", " /answer:", " target_body:").Replace(err.Error())
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "target_body does not fit the schema of %s: %s", k.Name, text)
 		}
 		break
 	}
