@@ -19,7 +19,11 @@ type Name struct {
 // ParseName reads NAME@MAJOR.MINOR. The error has the code bad_request.
 func ParseName(text string) (Name, error) {
 	name, major, minor, ok := access.ReadCapability(text)
-	if !ok || !strings.Contains(name, ".") {
+	switch {
+	case ok && !strings.Contains(name, "."):
+		return Name{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
+			"the capability %+q: its name needs a dot, as in rag.query@1.0", guard.Clip(text, 128))
+	case !ok:
 		return Name{}, toolcrib.Errorf(toolcrib.CodeBadRequest,
 			"the capability %+q: write NAME@MAJOR.MINOR, such as rag.query@1.0", guard.Clip(text, 128))
 	}

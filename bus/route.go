@@ -344,7 +344,7 @@ func (n *Node) notFound(c *call, elsewhere bool) error {
 		text = fmt.Sprintf("the node %s does not offer %s", guard.Clip(string(c.to), 64), c.name)
 	}
 	if len(a.Capabilities) > 0 {
-		text += "; there are " + strings.Join(a.Capabilities[:min(len(a.Capabilities), maxNotFound)], ", ")
+		text += "; nodes offer " + strings.Join(a.Capabilities[:min(len(a.Capabilities), maxNotFound)], ", ")
 	}
 	return &toolcrib.Error{Code: toolcrib.CodeNotFound, Message: text, Err: a}
 }

@@ -132,12 +132,28 @@ func (a *app) busCallCommand(cmd *cobra.Command) {
 		out, err := s.BusCall(ctx, who, q)
 		switch {
 		case err != nil:
-			return a.noCapability(err, s.Env.Config.Bus.URL.IsEmpty())
+			return a.busFailed(a.noCapability(err, s.Env.Config.Bus.URL.IsEmpty()), c.json)
 		case f.stream:
 			return printJSON(a.out, bus.Frame{Event: "done", Data: out}, false)
 		}
 		return printJSON(a.out, out, true)
 	})
+}
+
+// busFailed returns the error of a call with its code and reference, which it prints as JSON if that is asked for.
+func (a *app) busFailed(err error, asJSON bool) error {
+	var e *toolcrib.Error
+	switch {
+	case !errors.As(err, &e) || e.Code == toolcrib.CodeInternal && e.Ref == "":
+		return err
+	case asJSON:
+		return errors.Join(printJSON(a.out, bus.EncodeError(err), true), silent(codeOf(err)))
+	}
+	text := string(e.Code) + ": " + strings.TrimPrefix(e.Message, string(e.Code)+": ")
+	if e.Ref != "" {
+		text += " (" + e.Ref + ")"
+	}
+	return &exitError{codeOf(err), text}
 }
 
 // busCall returns the call that flags describe.
@@ -195,10 +211,6 @@ func (a *app) noCapability(err error, alone bool) error {
 	text := "`toolcrib bus capabilities` lists what this node may call"
 	if alone {
 		text = "there are no other nodes without bus.url"
-	}
-	var instead *bus.Alternatives
-	if errors.As(err, &instead) && len(instead.Capabilities) > 0 {
-		text = "there is " + strings.Join(instead.Capabilities, ", ") + "; " + text
 	}
 	return hint(err, "", text)
 }

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/people"
 )
@@ -95,9 +98,17 @@ func (n *Nodes) Find(ctx context.Context, name string) (bus.Key, error) {
 	if key, known := r.byName[name]; known {
 		return key, nil
 	}
-	_, err = bus.ParseKey(name)
-	return "", err
+	names := slices.Sorted(maps.Keys(r.byName))
+	known := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if len(names) > maxNamed {
+		known += ", …"
+	}
+	return "", env.BadRequestf("no node is called %q here (known: %s); the key of a node has 43 letters, digits, - and _, "+
+		"as `toolcrib bus status` prints it", guard.Clip(name, 64), cmp.Or(known, "none"))
 }
+
+// maxNamed is the number of nodes that an error names.
+const maxNamed = 8
 
 // issued returns the tokens for the bus of a subject, or of all if it is "".
 func (n *Nodes) issued(ctx context.Context, subject string) (all []access.Issued, err error) {
