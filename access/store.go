@@ -220,9 +220,10 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string {
 	if e.Bucket == BucketTotal {
-		return fmt.Sprintf("%s: all %d calls of the token are used up; ask for a new one", e.Bucket, e.Limit)
+		return fmt.Sprintf("%s: the calls of the token are used up (max_calls: %d); ask for a new one", e.Bucket, e.Limit)
 	}
-	return fmt.Sprintf("%s: the token allows %d calls a minute; try again in %s", e.Bucket, e.Limit, e.RetryAfter)
+	return fmt.Sprintf("%s: the token has used up its calls of this minute (%d); try again in %s", e.Bucket, e.Limit,
+		e.RetryAfter.Truncate(time.Second)+time.Second)
 }
 
 // Unwrap lets [toolcrib.CodeOf] find the code.

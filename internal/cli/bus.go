@@ -132,7 +132,7 @@ func (a *app) busCallCommand(cmd *cobra.Command) {
 		out, err := s.BusCall(ctx, who, q)
 		switch {
 		case err != nil:
-			return a.busFailed(a.noCapability(err, s.Env.Config.Bus.URL.IsEmpty()), c.json)
+			return a.busFailed(err, s.Env.Config.Bus.URL.IsEmpty(), c.json)
 		case f.stream:
 			return printJSON(a.out, bus.Frame{Event: "done", Data: out}, false)
 		}
@@ -140,8 +140,8 @@ func (a *app) busCallCommand(cmd *cobra.Command) {
 	})
 }
 
-// busFailed returns the error of a call with its code and reference, which it prints as JSON if that is asked for.
-func (a *app) busFailed(err error, asJSON bool) error {
+// busFailed returns the error of a call with its code and reference. It prints JSON if that is asked for.
+func (a *app) busFailed(err error, alone, asJSON bool) error {
 	var e *toolcrib.Error
 	switch {
 	case !errors.As(err, &e) || e.Code == toolcrib.CodeInternal && e.Ref == "":
@@ -149,7 +149,7 @@ func (a *app) busFailed(err error, asJSON bool) error {
 	case asJSON:
 		return errors.Join(printJSON(a.out, bus.EncodeError(err), true), silent(codeOf(err)))
 	}
-	text := string(e.Code) + ": " + strings.TrimPrefix(e.Message, string(e.Code)+": ")
+	text := string(e.Code) + ": " + strings.TrimPrefix(noCapability(err, alone).Error(), string(e.Code)+": ")
 	if e.Ref != "" {
 		text += " (" + e.Ref + ")"
 	}
@@ -204,7 +204,7 @@ func (a *app) busToken(text string) (string, error) {
 }
 
 // noCapability adds to an error about a capability that nobody serves what to do.
-func (a *app) noCapability(err error, alone bool) error {
+func noCapability(err error, alone bool) error {
 	if toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
 		return err
 	}
@@ -401,6 +401,9 @@ func (a *app) busTokenIssueCommand(cmd *cobra.Command) {
 		}
 		t, err := s.Nodes.IssueToken(c, who, q)
 		return t, func() {
+			for _, name := range s.Nodes.NotOffered(q.Capabilities) {
+				a.notice("bus.offers does not have %s now", name)
+			}
 			fmt.Fprintf(a.err, "%s: good %s\n", short(t.ID), goodFor(&t.Token))
 			fmt.Fprintln(a.out, t.Token.Token)
 		}, err
@@ -453,14 +456,26 @@ func (a *app) busTokenShowCommand(cmd *cobra.Command) {
 			if !t.Own {
 				state = "of another node, which alone can check it: " + t.Claims.Issuer
 			}
-			a.fields(8, "id", t.ID, "state", state, "good", goodFor(&t.Token), "issued", minute(t.IssuedAt)+" by "+t.IssuedBy)
+			rows := []string{"id", t.ID, "state", state, "for", strings.TrimPrefix(goodFor(&t.Token), "for ")}
+			if t.Label != "" {
+				rows = append(rows, "label", t.Label)
+			}
+			a.fields(8, append(rows, "issued", minute(t.IssuedAt)+" by "+t.IssuedBy)...)
 		}, err
 	})
 }
 
 func (a *app) busTokenRevokeCommand(cmd *cobra.Command) {
 	a.answering(cmd, a.forAdministrators(a.changing), func(c call) (any, func(), error) {
-		t, changed, err := c.Nodes.RevokeToken(c, c.who, c.arg())
+		text := c.arg()
+		if _, none := os.Stat(text); none == nil {
+			read, err := a.busToken(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			text = read
+		}
+		t, changed, err := c.Nodes.RevokeToken(c, c.who, text)
 		word := "revoked"
 		if !changed {
 			word += " already"

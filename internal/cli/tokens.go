@@ -30,7 +30,7 @@ import (
 func goodFor(t *people.Token) string {
 	who := "for " + t.User
 	if t.User == access.Bearer {
-		who = "for any bearer"
+		who = "for anyone who has it"
 	}
 	parts := []string{who}
 	if t.Scope.SignIn {

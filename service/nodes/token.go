@@ -86,6 +86,25 @@ func (n *Nodes) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
 	return Token{Claims: t.Claims, Own: true, Token: shown}, err
 }
 
+// NotOffered returns those of some capabilities that this node does not offer.
+func (n *Nodes) NotOffered(names []string) (missing []string) {
+	offers := n.env.Config.OfferNames()
+	for _, text := range names {
+		asked, err := bus.ParseName(text)
+		serves := func(offer string) bool {
+			name, no := bus.ParseName(offer)
+			return no == nil && name.Serves(asked)
+		}
+		if err != nil || !slices.ContainsFunc(append(offers, ownOffers()...), serves) {
+			missing = append(missing, text)
+		}
+	}
+	return missing
+}
+
+// ownOffers are capabilities that every node serves, and for which a token may be.
+func ownOffers() []string { return []string{"node.list@1.0", "llm.tools.call@1.0"} }
+
 // Find returns the key of a node: the key itself, or that of a name in the register.
 func (n *Nodes) Find(ctx context.Context, name string) (bus.Key, error) {
 	if key, err := bus.ParseKey(name); err == nil {
