@@ -44,6 +44,10 @@ func (d *decoder) checkChannel(c *Config, name string) {
 	if set.Type != ChannelWebhook && !set.Secret.IsEmpty() {
 		d.at(at+".secret", "is for the type webhook only: it signs what is sent both ways")
 	}
+	d.checkChannelURL(at, set, receives)
+	if set.Type == ChannelWebhook && set.Secret.IsEmpty() && !d.Failed(at+".secret") {
+		d.at(at+".secret", "is required: messages are signed with it")
+	}
 	if name == "local" { // local:NAME is a user of this machine
 		d.at(at, "must have another name: local:… are the users of this machine")
 	}
@@ -64,5 +68,25 @@ func (d *decoder) checkChannel(c *Config, name string) {
 		if receives && !kind.pattern.MatchString(id) {
 			d.at(yamltree.JoinIndex(at+".inbound.allow", i), "must be ID or ID=USER, and the ID %s", kind.what)
 		}
+	}
+}
+
+// checkChannelURL checks the part of an address that is written out.
+func (d *decoder) checkChannelURL(at string, set Channel, receives bool) {
+	raw := set.URL.Raw()
+	scheme := address.Scheme(raw)
+	switch {
+	case d.Failed(at + ".url"):
+	case raw == "":
+		d.at(at+".url", "is required")
+	case strings.Contains(scheme, "$"), scheme == "" && strings.Contains(raw, "${"): // known at use only
+	case set.Type == ChannelWebhook && !address.IsWebhook(raw):
+		d.at(at+".url", "must begin with https:// or http://")
+	case set.Type != ChannelWebhook && receives && scheme != set.Type && !address.IsWebhook(raw):
+		d.at(at+".url", "must begin with %s:// or https://", set.Type)
+	case set.Type != ChannelWebhook && receives && !strings.Contains(raw, "@") && !strings.Contains(raw, "${"):
+		d.at(at+".url", "has no token before its host: %s://…@…", set.Type)
+	case !receives && slices.Contains(address.Messengers(), set.Type) && !slices.Contains(address.Messengers(), scheme):
+		d.at(at+".url", "must begin with the scheme of a messenger, such as %s://", set.Type)
 	}
 }

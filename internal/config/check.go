@@ -50,6 +50,7 @@ func (d *decoder) check(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Team.Panels)) {
 		d.checkPanel(c, name)
 	}
+	d.checkBound(c)
 	d.checkOffers(c)
 	d.checkServer(c)
 }
@@ -107,6 +108,9 @@ func (d *decoder) checkProvider(c *Config, name string) {
 	}
 	if !t.OnBus && (p.Node != "" || !p.Token.IsEmpty()) {
 		d.at(at, "node and token are only for type bus")
+	}
+	if t.OnBus && !p.BaseURL.IsEmpty() {
+		d.at(yamltree.JoinKey(at, "base_url"), "is not for type bus, which calls the model of a node of the bus")
 	}
 	if !t.HasReasoning && p.Reasoning != "" {
 		d.at(yamltree.JoinKey(at, "reasoning"), "is only for type %s",

@@ -260,7 +260,7 @@ func TestN5_CredentialsStayWithTheirAddress(t *testing.T) {
 				"providers.n": "{type: openai, " + strings.TrimPrefix(one("base_url: '"+at+"'", "api_key: "+key, "headers: {X-Key: "+key+whose+"}", "proxy: '"+at+"'"), "{"),
 				"mcpServers.n": "{url: '" + at + "', " + strings.TrimPrefix(one("headers: {Authorization: "+key+"}", "confirm: always",
 					"oauth: {client_id: a, client_secret: "+key+"}"), "{"),
-				"channels.n":       "{type: webhook, " + strings.TrimPrefix(one("url: '"+at+"/"+key+"'", "inbound: {allow: ["+whose+"]}"), "{"),
+				"channels.n":       "{type: webhook, secret: 0123456789abcdef, url: '" + at + "/" + key + "', " + strings.TrimPrefix(one("inbound: {allow: ["+whose+"]}"), "{"),
 				"sql.n":            "{url: 'postgres://" + key + "@" + whose + ".example/db'}",
 				"tools.web.search": one("endpoint: '"+at+"'", "api_key: "+key),
 			})

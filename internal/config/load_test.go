@@ -123,26 +123,38 @@ func TestN5_KeysAreKnown(t *testing.T) {
 
 // The ID of a sender that can be changed, an address without a type, and what one type does not have, are errors.
 func TestC16_Channels(t *testing.T) {
+	const tg, hook = `type: telegram, url: "telegram://1:a@telegram"`, `type: webhook, url: "https://h.example/x", secret: "0123456789abcdef"`
 	for text, want := range map[string]string{
-		`{type: telegram, inbound: {agent: default, allow: [12345, "telegram:7", "n:8=ann"]}}`: "",
-		`{type: matrix, inbound: {allow: ["@ann:example.org=ann"]}}`:                           "",
-		`{type: telegram, inbound: {allow: [ann]}}`:                                            "channels.n.inbound.allow[0]",
-		`{type: telegram, inbound: {allow: ["@ann=ann"]}}`:                                     "channels.n.inbound.allow[0]",
-		`{type: slack, inbound: {allow: [ann]}}`:                                               "channels.n.inbound.allow[0]",
-		`{type: webhook, inbound: {allow: ["*"]}}`:                                             "channels.n.inbound.allow[0]",
-		`{type: webhook, inbound: {allow: ["a/b"]}}`:                                           "channels.n.inbound.allow[0]",
-		`{type: telegram, inbound: {allow: ["7=../x"]}}`:                                       "channels.n.inbound.allow[0]",
-		`{type: discord, inbound: {allow: [7]}}`:                                               "channels.n.inbound",
-		`{type: irc}`:                                                                          "channels.n.type",
-		`{type: slack, secret: "0123456789abcdef"}`:                                            "channels.n.secret",
-		`{type: telegram, inbound: {agent: none}}`:                                             "channels.n.inbound.agent",
+		`{` + tg + `, inbound: {agent: default, allow: [12345, "telegram:7", "n:8=ann"]}}`:         "",
+		`{type: telegram, url: "${secret:tg}", inbound: {allow: [7]}}`:                             "",
+		`{type: telegram, url: "telegram://${secret:tg}@telegram"}`:                                "",
+		`{type: matrix, url: "matrix://:t@m.example", inbound: {allow: ["@ann:example.org=ann"]}}`: "",
+		`{type: discord, url: "discord://token@id"}`:                                               "",
+		`{` + hook + `, inbound: {allow: [ann]}}`:                                                  "",
+		`{type: telegram, inbound: {allow: [7]}}`:                                                  "channels.n.url: is required",
+		`{type: telegram, url: "http://x"}`:                                                        "channels.n.url: has no token before its host: telegram://…@…",
+		`{type: telegram, url: "slack://a:b@slack"}`:                                               "channels.n.url: must begin with telegram:// or https://",
+		`{type: webhook, secret: "0123456789abcdef"}`:                                              "channels.n.url: is required",
+		`{type: webhook, url: "slack://x", secret: "0123456789abcdef"}`:                            "channels.n.url: must begin with https:// or http://",
+		`{type: webhook, url: "https://h.example", inbound: {allow: [ann]}}`:                       "channels.n.secret: is required: messages are signed with it",
+		`{type: discord, url: "https://h.example"}`:                                                "channels.n.url: must begin with the scheme of a messenger, such as discord://",
+		`{` + tg + `, inbound: {allow: [ann]}}`:                                                    "channels.n.inbound.allow[0]: ",
+		`{` + tg + `, inbound: {allow: ["@ann=ann"]}}`:                                             "channels.n.inbound.allow[0]: ",
+		`{type: slack, url: "slack://a:b@slack", inbound: {allow: [ann]}}`:                         "channels.n.inbound.allow[0]: ",
+		`{` + hook + `, inbound: {allow: ["*"]}}`:                                                  "channels.n.inbound.allow[0]: ",
+		`{` + hook + `, inbound: {allow: ["a/b"]}}`:                                                "channels.n.inbound.allow[0]: ",
+		`{` + tg + `, inbound: {allow: ["7=../x"]}}`:                                               "channels.n.inbound.allow[0]: ",
+		`{type: discord, url: "discord://token@id", inbound: {allow: [7]}}`:                        "channels.n.inbound: ",
+		`{type: irc, url: "irc://x"}`:                                                              "channels.n.type: ",
+		`{type: slack, url: "slack://a:b@slack", secret: "0123456789abcdef"}`:                      "channels.n.secret: ",
+		`{` + tg + `, inbound: {agent: none}}`:                                                     "channels.n.inbound.agent: ",
 	} {
 		_, err := config.Parse("x.yaml", []byte("channels: {n: "+text+"}\n"))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), " "+want+": ")) {
+		if want == "" && err != nil || want != "" && (err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), " "+want)) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := config.Parse("x.yaml", []byte("channels: {local: {type: telegram}}\n")); err == nil {
+	if _, err := config.Parse("x.yaml", []byte("channels: {local: {type: telegram, url: \"telegram://1:a@telegram\"}}\n")); err == nil {
 		t.Error("a channel may be called local, so that its senders are users of this machine")
 	}
 }

@@ -79,7 +79,7 @@ func offerKey(name string) string { return yamltree.JoinKey("bus.offers", name) 
 func (d *decoder) checkOffers(c *Config) {
 	for _, name := range c.OfferNames() {
 		key, o := offerKey(name), c.Bus.Offers[name]
-		chat := strings.HasPrefix(name, "llm.chat@") && o.Agent != ""
+		chat := (name == "llm.chat@1.0" || name == "llm.chat@2.0") && o.Agent != ""
 		reserved := func(own string) bool { return !chat && strings.HasPrefix(name, own) }
 		if i := slices.IndexFunc(ownCapabilities(), reserved); i >= 0 {
 			d.at(key, "%s* are capabilities that every node serves by itself; use another name, or "+

@@ -64,6 +64,7 @@ func TestOffers_Errors(t *testing.T) {
 		{"no dot", "ab@1.0: {tool: x}", `toolcrib.yaml:3: bus.offers["ab@1.0"]: "ab@1.0" is not a valid name here: it must match ` + pattern},
 		{"own", "node.join@1.0: {tool: x}", `toolcrib.yaml:3: bus.offers["node.join@1.0"]: node.* are capabilities that every node serves by itself; use another name`},
 		{"own model", "llm.chat@2.0: {tool: x}", `toolcrib.yaml:3: bus.offers["llm.chat@2.0"]: llm.* are capabilities that every node serves by itself; use another name`},
+		{"version of a model", "llm.chat@3.0: {agent: default}", `toolcrib.yaml:3: bus.offers["llm.chat@3.0"]: llm.* are capabilities that every node serves by itself; use another name, or llm.chat@2.0 with an agent`},
 		{"command", "a.b@1.0: {command: x}", `toolcrib.yaml:3: bus.offers["a.b@1.0"].command: unknown command "x" (none is configured)`},
 		{"agent", "a.b@1.0: {agent: defualt}", `toolcrib.yaml:3: bus.offers["a.b@1.0"].agent: unknown agent "defualt"; did you mean "default"? (valid: default)`},
 		{"trust", "a.b@1.0: {tool: x, trust_required: friend}", `toolcrib.yaml:3: bus.offers["a.b@1.0"].trust_required: must be one of member, trusted, anchor, self, not "friend"`},
