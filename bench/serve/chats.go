@@ -99,7 +99,8 @@ func (b *bench) manyChats(ctx context.Context, dir string) error {
 		return err
 	}
 	defer s.kill()
-	trust := exec.CommandContext(ctx, b.binary, "--config", dir+"/data.yaml", "bus", "trust", string(c.key), "member", "--name", "bench")
+	command := []string{"--config", dir + "/data.yaml", "bus", "trust", string(c.key), "member", "--name", "bench"}
+	trust := exec.CommandContext(ctx, b.binary, command...)
 	trust.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	if said, err := trust.CombinedOutput(); err != nil {
 		return fmt.Errorf("bus trust: %w: %s", err, said)
@@ -149,7 +150,7 @@ func (b *bench) manyChats(ctx context.Context, dir string) error {
 		return err
 	default:
 	}
-		row(fmt.Sprintf("%d llm.chat of another node, heap of each", count), fmt.Sprintf("%.1f KiB", float64(with-before)/float64(count)/1024), "")
+	row(fmt.Sprintf("%d llm.chat of another node, heap of each", count), fmt.Sprintf("%.1f KiB", float64(with-before)/float64(count)/1024), "")
 	row("  to begin one", fmt.Sprintf("CPU %s, all after %s", round(used/time.Duration(count)), round(took)), "")
 	row("  delay of the first token", spread(first), "")
 	row("  delay of every token", spread(each), "")

@@ -131,7 +131,8 @@ func (s *Set) Need(ctx context.Context) error {
 	for {
 		changed, peers := i.Changed(), i.Peers()
 		silent := func(e nodes.Entry) bool {
-			return e.Trust.Rank() > 0 && !slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Node == e.Key && p.Capabilities > 0 })
+			heard := func(p bus.Peer) bool { return p.Node == e.Key && p.Capabilities > 0 }
+			return e.Trust.Rank() > 0 && !slices.ContainsFunc(peers, heard)
 		}
 		if !slices.ContainsFunc(trusted, silent) {
 			break
