@@ -305,6 +305,7 @@ func (n *Node) arrived(x *Exchange, r route, err error) {
 			// A signature that this node itself rejected says nothing about the place.
 			ours := !heard && toolcrib.CodeOf(err) == toolcrib.CodeSignature
 			if !ours && !errors.Is(err, errCanceled) && !errors.Is(err, context.DeadlineExceeded) {
+				h.reason = toolcrib.CodeOf(err)
 				h.record(now, false, took)
 			}
 		}

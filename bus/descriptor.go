@@ -81,8 +81,8 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// check returns the descriptor with its defaults, or an error.
-func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error) {
+// Check returns the descriptor with its defaults, or an error. schema compiles a schema; it may be nil.
+func (d Descriptor) Check(schema func(json.RawMessage) error) (Descriptor, error) {
 	d.Description = guard.Clip(guard.Clean(d.Description), maxDescription)
 	d.Stability = cmp.Or(d.Stability, Stable)
 	d.MaxConcurrent = cmp.Or(d.MaxConcurrent, DefaultMaxConcurrent)
@@ -95,7 +95,7 @@ func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error
 	if err != nil {
 		return d, err
 	}
-	for _, s := range []*json.RawMessage{&d.Request, &d.Response, &d.Stream} {
+	for i, s := range []*json.RawMessage{&d.Request, &d.Response, &d.Stream} {
 		if len(*s) == 0 {
 			continue
 		}
@@ -104,7 +104,8 @@ func (d Descriptor) check(schema func(json.RawMessage) error) (Descriptor, error
 			err = schema(canonical)
 		}
 		if err != nil {
-			return d, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s: a schema cannot be used: %v", d.Name, err)
+			return d, toolcrib.Errorf(toolcrib.CodeSchemaMismatch, "%s: the schema of its %s cannot be used: %v", d.Name,
+				[]string{"request", "response", "stream"}[i], err)
 		}
 		*s = canonical
 	}

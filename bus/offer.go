@@ -44,7 +44,7 @@ func (n *Node) Offer(d Descriptor, h Handler) error {
 	if n.o.Schema != nil {
 		compile = func(schema json.RawMessage) error { _, err := n.compiled(schema); return err }
 	}
-	d, err := d.check(compile)
+	d, err := d.Check(compile)
 	if err != nil {
 		return err
 	}

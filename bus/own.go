@@ -15,7 +15,7 @@ func (n *Node) OfferOwn(d Descriptor, h Handler) error {
 	if !strings.HasPrefix(d.Name.Name, "node.") {
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: such names begin with node.", d.Name)
 	}
-	d, err := d.check(nil)
+	d, err := d.Check(nil)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -76,6 +77,15 @@ type Peer struct {
 	Capabilities int            `json:"capabilities"` // that this node may call
 	Seen         time.Time      `json:"seen"`
 	Skewed       bool           `json:"clock_differs,omitempty"` // by more than a minute, so that calls expire
+	Quarantined  []Quarantine   `json:"quarantined,omitempty"`
+}
+
+// Quarantine is a capability that an instance gets no calls for, because most of its last ones have failed.
+type Quarantine struct {
+	Capability Name          `json:"capability"`
+	Instance   string        `json:"instance"`
+	Reason     toolcrib.Code `json:"reason"` // of the last call that failed
+	Until      time.Time     `json:"until"`  // then one call tries whether it works again
 }
 
 // card returns the signed card of this instance.
@@ -376,8 +386,17 @@ func (n *Node) Peers() []Peer {
 			one.Capabilities = max(one.Capabilities, len(p.list.offers))
 		}
 	}
+	now := time.Now()
+	for to, h := range n.health {
+		if one := found[to.at.Node]; one != nil && h.quarantined(now) {
+			one.Quarantined = append(one.Quarantined, Quarantine{to.name, to.at.Instance, h.reason, h.until})
+		}
+	}
 	all := make([]Peer, 0, len(found))
 	for _, one := range found {
+		slices.SortFunc(one.Quarantined, func(a, b Quarantine) int {
+			return cmp.Or(a.Capability.compare(b.Capability), strings.Compare(a.Instance, b.Instance))
+		})
 		slices.Sort(one.Instances)
 		all = append(all, *one)
 	}

@@ -428,8 +428,9 @@ type health struct {
 	calls    [healthSize]sample
 	size     int
 	next     int
-	until    time.Time // of the quarantine; zero without one
-	probe    bool      // a call tries whether it has passed
+	reason   toolcrib.Code // of the last call that failed
+	until    time.Time     // of the quarantine; zero without one
+	probe    bool          // a call tries whether it has passed
 }
 
 type sample struct {

@@ -190,6 +190,10 @@ func TestRoute_Quarantine(t *testing.T) {
 		if by := answers(t, a, bus.Request{Name: name(t, "test.x@1.0")}, 10); by["internal_error"] != 5 || by["capacity_exceeded"] != 5 || ran != 5 {
 			t.Errorf("%v, ran %d times", by, ran)
 		}
+		q := a.Peers()[0].Quarantined
+		if len(q) != 1 || q[0].Capability != name(t, "test.x@1.0") || q[0].Reason != toolcrib.CodeInternal || !q[0].Until.After(time.Now()) {
+			t.Errorf("the peer is quarantined: %+v", q)
+		}
 		c.offer(t, "test.x@1.0", who("c", time.Second))
 		settle()
 		if by := answers(t, a, bus.Request{Name: name(t, "test.x@1.0")}, 5); by["c"] != 5 {
@@ -200,6 +204,9 @@ func TestRoute_Quarantine(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if by := answers(t, a, bus.Request{Name: name(t, "test.x@1.0")}, 5); by["b"] != 5 {
 			t.Errorf("after the quarantine: %v", by)
+		}
+		if q := a.Peers()[0].Quarantined; len(q) > 0 {
+			t.Errorf("after the quarantine: %+v", q)
 		}
 	})
 }

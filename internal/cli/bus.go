@@ -17,6 +17,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/render"
 	"github.com/toolcrib/toolcrib/service/nodes"
 )
 
@@ -53,12 +54,8 @@ func (a *app) tellBus(s *nodes.Status) {
 	fmt.Fprintln(a.out)
 	rows := [][]string{{"NODE", "TRUST", "LOAD", "OFFERS", "SEEN", "KEY"}}
 	for _, p := range s.Peers {
-		name := p.Registered
-		if name == "" {
-			name = p.Name
-		}
 		rows = append(rows, []string{
-			guard.Visible(name), nodes.LevelText(p.Trust), fmt.Sprintf("%.0f %%", 100*p.Load),
+			guard.Visible(p.Title()), nodes.LevelText(p.Trust), fmt.Sprintf("%.0f %%", 100*p.Load),
 			strings.Join(p.Offers, ","), day(p.Seen), string(p.Node),
 		})
 	}
@@ -66,6 +63,13 @@ func (a *app) tellBus(s *nodes.Status) {
 		rows = append(rows, []string{e.Name, nodes.LevelText(e.Trust), "-", "-", "-", string(e.Key)})
 	}
 	a.outStyle.Table(a.out, rows)
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		for _, q := range p.Quarantined {
+			fmt.Fprintf(a.out, "\n%s gets no calls of %s for %s (instance %s): most have failed, the last one with %s\n",
+				guard.Visible(p.Title()), q.Capability, render.Duration(time.Until(q.Until).Round(time.Second)), q.Instance, q.Reason)
+		}
+	}
 }
 
 func (a *app) busCapabilitiesCommand(cmd *cobra.Command) {
@@ -164,21 +168,14 @@ func (a *app) busCall(name string, f *busCallFlags) (q nodes.CallRequest, err er
 	if f.input == "-" && f.token == "-" {
 		return q, usagef("--token - and --input -: both read standard input; give one of them otherwise")
 	}
-	for flag, to := range map[string]*json.RawMessage{"input": &q.Input, "params": &q.Params} {
-		text := map[string]string{"input": f.input, "params": f.params}[flag]
-		raw := []byte(text)
-		if flag == "input" {
-			if raw, err = a.jsonArgument(text); err != nil {
-				return q, err
-			}
-		}
-		switch _, wrong := jsonValue(string(raw)); {
-		case len(strings.TrimSpace(string(raw))) == 0 && text == "":
-		case wrong != nil:
-			return q, usagef("--%s: must be JSON", flag)
-		default:
-			*to = raw
-		}
+	if q.Input, err = a.jsonArgument(f.input); err != nil {
+		return q, err
+	}
+	if q.Params = json.RawMessage(f.params); f.params != "" && !json.Valid(q.Params) {
+		return q, usagef("--params: must be JSON")
+	}
+	if f.input != "" && !json.Valid(q.Input) {
+		return q, usagef("--input: must be JSON")
 	}
 	q.Node, q.Timeout = f.node, f.timeout
 	q.Token, err = a.busToken(f.token)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/toolcrib/toolcrib"
-	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/service/nodes"
 )
@@ -85,14 +84,6 @@ func (d *Doctor) checkOffers(ctx context.Context, who toolcrib.Principal) (detai
 	var names []string
 	for _, o := range all {
 		names = append(names, o.Name.String())
-		for key, schema := range map[string][]byte{"request": o.Request, "response": o.Response, "stream": o.Stream} {
-			if len(schema) == 0 {
-				continue
-			}
-			if err := gate.CheckSchema(schema); err != nil {
-				return "", "", d.Env.Config.OfferError(o.Name.String(), key, err.Error())
-			}
-		}
 		if o.Tool == "" {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/bus"
 	"github.com/toolcrib/toolcrib/gate"
-	"github.com/toolcrib/toolcrib/internal/config"
 )
 
 // Instance is an instance of the node of a data folder on the bus: that of a server, or of a command that is soon over.
@@ -256,25 +255,26 @@ type Offer struct {
 	Tool, Command, Agent string // one of them is set
 }
 
-// Offers returns the capabilities that the configuration offers, by their names.
-func (n *Nodes) Offers() ([]Offer, error) { return offersOf(n.env.Config) }
-
-func offersOf(c *config.Config) (all []Offer, err error) {
+// Offers returns the capabilities that the configuration offers, sorted by name, as other nodes will see them. An error
+// names the position of the offer.
+func (n *Nodes) Offers() (all []Offer, err error) {
+	c := n.env.Config
 	for _, name := range c.OfferNames() {
 		o := c.Bus.Offers[name]
 		parsed, err := bus.ParseName(name)
 		if err != nil {
 			return nil, c.OfferError(name, "", err.Error())
 		}
-		all = append(all, Offer{
-			Descriptor: bus.Descriptor{
-				Name: parsed, Description: o.Description, Request: json.RawMessage(o.Request),
-				Response: json.RawMessage(o.Response), Stream: json.RawMessage(o.Stream), Params: o.ParamValues(),
-				MaxConcurrent: o.MaxConcurrent, Trust: toolcrib.Trust(o.Trust), Timeout: o.Timeout.Std(),
-				Idempotent: o.Idempotent,
-			},
-			Tool: o.Tool, Command: o.Command, Agent: o.Agent,
-		})
+		d, err := bus.Descriptor{
+			Name: parsed, Description: o.Description, Request: json.RawMessage(o.Request),
+			Response: json.RawMessage(o.Response), Stream: json.RawMessage(o.Stream), Params: o.ParamValues(),
+			MaxConcurrent: o.MaxConcurrent, Trust: toolcrib.Trust(o.Trust), Timeout: o.Timeout.Std(),
+			Idempotent: o.Idempotent,
+		}.Check(gate.CheckSchema)
+		if err != nil {
+			return nil, c.OfferError(name, "", err.Error())
+		}
+		all = append(all, Offer{d, o.Tool, o.Command, o.Agent})
 	}
 	return all, nil
 }

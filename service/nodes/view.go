@@ -34,6 +34,9 @@ type Peer struct {
 	Offers     []string `json:"offers"`     // capabilities that this node may call
 }
 
+// Title returns the name of the node in the register or, if it was never there, what it calls itself.
+func (p *Peer) Title() string { return cmp.Or(p.Registered, p.Name) }
+
 // Status returns the state of the node, for administrators.
 func (i *Instance) Status(ctx context.Context, who toolcrib.Principal) (s Status, err error) {
 	if _, err := env.Administrator(who); err != nil {
