@@ -16,6 +16,9 @@ type Alternatives struct {
 	Capabilities []string // of the same name, in other versions
 	Nodes        []Key    // that have the capability
 	SchemaHash   string   // of the capability as it is offered
+	// Params are the values that are served, if the capability is offered, but not with the values of the call. They are
+	// not sent to other nodes.
+	Params map[string][]any
 }
 
 func (a *Alternatives) Error() string {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -331,8 +332,14 @@ func (n *Node) notFound(c *call, elsewhere bool) error {
 		if name := r.Name.String(); !slices.Contains(a.Capabilities, name) {
 			a.Capabilities = append(a.Capabilities, name)
 		}
-		if r.Name.Serves(c.name) && !slices.Contains(a.Nodes, r.at.Node) && len(a.Nodes) < maxNotFound {
+		if !r.Name.Serves(c.name) {
+			continue
+		}
+		if !slices.Contains(a.Nodes, r.at.Node) && len(a.Nodes) < maxNotFound {
 			a.Nodes = append(a.Nodes, r.at.Node)
+		}
+		if elsewhere && (c.to == "" || r.at.Node == c.to) {
+			a.addParams(r.Params, c.params)
 		}
 	}
 	slices.Sort(a.Capabilities)
@@ -340,6 +347,10 @@ func (n *Node) notFound(c *call, elsewhere bool) error {
 	switch {
 	case elsewhere:
 		text = fmt.Sprintf("no node offers %s with these params", c.name)
+		for _, name := range slices.Sorted(maps.Keys(a.Params)) {
+			values, _ := json.Marshal(map[string]any{"asked": c.params[name], "offered": a.Params[name]}) // were JSON
+			text += fmt.Sprintf("; %s: %s", guard.Clip(name, 64), guard.Clip(string(values), 512))
+		}
 	case c.to != "":
 		text = fmt.Sprintf("the node %s does not offer %s", guard.Clip(string(c.to), 64), c.name)
 	}
@@ -347,6 +358,21 @@ func (n *Node) notFound(c *call, elsewhere bool) error {
 		text += "; nodes offer " + strings.Join(a.Capabilities[:min(len(a.Capabilities), maxNotFound)], ", ")
 	}
 	return &toolcrib.Error{Code: toolcrib.CodeNotFound, Message: text, Err: a}
+}
+
+// addParams adds the values that are served of the params of a call.
+func (a *Alternatives) addParams(served map[string][]any, asked map[string]any) {
+	if a.Params == nil {
+		a.Params = map[string][]any{}
+	}
+	for name := range asked {
+		for _, v := range served[name] {
+			known := slices.ContainsFunc(a.Params[name], func(k any) bool { return same(k, v) })
+			if !known && len(a.Params[name]) < maxNotFound {
+				a.Params[name] = append(a.Params[name], v)
+			}
+		}
+	}
 }
 
 // binding is where the calls of a session go, or a call that is made again.

@@ -13,6 +13,7 @@ import (
 	"github.com/toolcrib/toolcrib/agent"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/guard"
 	"github.com/toolcrib/toolcrib/journal"
 	"github.com/toolcrib/toolcrib/server/openai"
 	"github.com/toolcrib/toolcrib/service"
@@ -137,8 +138,9 @@ func (f *front) chat(d *bus.Descriptor, agentName string) nodes.Serve {
 		if v.ask, err = v.in.read(); err != nil {
 			return nil, err
 		}
-		if v.in.Params.Model != "" && !slices.Contains(models, any(v.in.Params.Model)) {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "params.model: this node offers %q", models)
+		if m := v.in.Params.Model; m != "" && !slices.Contains(models, any(m)) {
+			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest,
+				"params.model: %+q is not offered; offered are %q, and the node's choice without it", guard.Clip(m, 64), models)
 		}
 		if err := v.start(ctx, f, who, x, agentName); err != nil {
 			return nil, err

@@ -67,7 +67,8 @@ func (a *app) tellBus(s *nodes.Status) {
 		p := &s.Peers[i]
 		for _, q := range p.Quarantined {
 			fmt.Fprintf(a.out, "\n%s gets no calls of %s for %s (instance %s): most have failed, the last one with %s\n",
-				guard.Visible(p.Title()), q.Capability, render.Duration(time.Until(q.Until).Round(time.Second)), q.Instance, q.Reason)
+				guard.Visible(p.Title()), q.Capability, render.Duration(time.Until(q.Until).Round(time.Second)), q.Instance,
+				q.Reason)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
 // DefaultModel as the name of a model means the one that the other node offers.
@@ -252,8 +253,12 @@ func (m *Model) failed(ctx, waiting context.Context, err error, unsent bool) err
 	var known *toolcrib.Error
 	if errors.As(err, &known) {
 		e.Class, e.RetryAfter = classOf(known.Code), known.RetryAfter
-		e.Message, e.Detail = string(known.Code), known.Message
+		e.Message, e.Detail = wire.Line(string(known.Code)+": "+known.Message), known.Message
 		e.Unsent = unsent && known.Code != toolcrib.CodePartition && known.Code != toolcrib.CodeTimeout
+	}
+	var instead *bus.Alternatives
+	if errors.As(err, &instead) && len(instead.Params) > 0 { // the model is misspelt, rather than its node away
+		e.Class = toolcrib.ErrBadRequest
 	}
 	return e
 }

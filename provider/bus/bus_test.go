@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ func serving(t *testing.T, o model.Options, h bus.Handler) toolcrib.Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Close)
-	if err := n.Offer(bus.Descriptor{Name: bus.Name{Name: "llm.chat", Major: 2}}, h); err != nil {
+	d := bus.Descriptor{Name: bus.Name{Name: "llm.chat", Major: 2}, Params: map[string][]any{"model": {"far/one", "model-a"}}}
+	if err := n.Offer(d, h); err != nil {
 		t.Fatal(err)
 	}
 	o.Name = "far"
@@ -117,6 +119,26 @@ func TestErrors(t *testing.T) {
 	var e *toolcrib.ModelError
 	if !errors.As(err, &e) || e.Class != toolcrib.ErrNetwork || !e.Unsent {
 		t.Errorf("a node that is not there: %+v", err)
+	}
+}
+
+// The error about a model that no node offers names those that there are, and is not tried again.
+func TestUnknownModel(t *testing.T) {
+	m := serving(t, model.Options{}, plays(nil))
+	q := modeltest.Request("hi")
+	q.Model = "far/other"
+	_, err := modeltest.Collect(t.Context(), m, q)
+	want := `not_found: no node offers llm.chat@2.0 with these params; model: {"asked":"far/other","offered":["far/one","model-a"]}`
+	var e *toolcrib.ModelError
+	if !errors.As(err, &e) || e.Class != toolcrib.ErrBadRequest || !e.Unsent || !strings.HasPrefix(e.Message, want) {
+		t.Errorf("%+v", err)
+	}
+	m = serving(t, model.Options{}, func(context.Context, *bus.Exchange) (json.RawMessage, error) {
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "input.messages: is missing")
+	})
+	if _, err = modeltest.Collect(t.Context(), m, modeltest.Request("hi")); !errors.As(err, &e) ||
+		e.Message != "bad_request: input.messages: is missing" {
+		t.Errorf("%+v", err)
 	}
 }
 
