@@ -13,7 +13,7 @@ import (
 // offered makes the target know an instance that offers a capability.
 func (g *target) offered(t *testing.T, k *Keys, instance string, d Descriptor) place {
 	t.Helper()
-	d, err := d.check(nil)
+	d, err := d.Check(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
