@@ -41,7 +41,7 @@ func answers(t *testing.T, from *member, r bus.Request, calls int) map[string]in
 			t.Fatal(err)
 		}
 		by[n]++
-		synctest.Wait() // until the node has recorded how it went
+		time.Sleep(time.Nanosecond) // fake time: until the node has recorded how it went
 	}
 	return by
 }
