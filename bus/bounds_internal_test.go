@@ -449,7 +449,7 @@ func TestBytesAreShared(t *testing.T) {
 	})
 }
 
-// An error of the register is told to the caller as a reference only.
+// Of an error of the register, the caller gets a reference only.
 func TestInternalErrorHasARef(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTarget(t)

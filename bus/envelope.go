@@ -278,7 +278,7 @@ func (k *Keys) unseal(self Address, raw []byte) (e envelope, err error) {
 	return e, err
 }
 
-// read reads and verifies the content of a first message. If the error can be told to the caller, it returns the call
+// read reads and verifies the content of a first message. If the caller can get the error, it returns the call
 // as well.
 func (e envelope) read(self Key, now time.Time) (*incoming, error) {
 	text := e.text

@@ -19,7 +19,7 @@ import (
 // Person is a user as others see them.
 type Person struct{ ID, Name string }
 
-// Message is what a person writes.
+// Message is a message of a person.
 type Message struct {
 	Chat, Thread, Text string
 	ReplyTo            string // ID of a message
@@ -54,7 +54,7 @@ type Chat interface {
 	OnStep(step func(method string, done bool) (cut bool))
 }
 
-// base is what the servers have in common.
+// base is the part that all servers share.
 type base struct {
 	*httptest.Server
 	account string // user and password of the address

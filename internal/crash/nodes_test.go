@@ -74,13 +74,13 @@ func (c cut) String() string {
 // within reports whether the node dies at an append of its own.
 func (c cut) within() bool { return strings.HasPrefix(c.at, "append/") }
 
-// told is how a story ended.
+// told is the end of a story.
 type told struct {
 	run      api.Run
 	within   map[string][]Point // of the servers, by their nodes
 	outside  []string
 	reached  bool
-	joined   int  // writes whose outcome the other node has told
+	joined   int  // writes whose outcome came from the other node
 	whole    bool // as without a cut
 	problems []string
 }

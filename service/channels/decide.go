@@ -126,7 +126,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 	return nil
 }
 
-// maxCancel bounds how long a run is told to end, during which no other messages are taken.
+// maxCancel bounds the time to cancel a run, during which no other messages are taken.
 const maxCancel = 5 * time.Second
 
 // cancel ends the run of a sender's messages to a session.
