@@ -72,7 +72,7 @@ func forAdministrators(s *service.Service, run, token, backup string) map[string
 			return err
 		},
 		"import": func(c ctx, w who) error { _, _, err := s.ImportRun(c, w, strings.NewReader("")); return err },
-		"backup": func(c ctx, w who) error { _, err := s.Backup(c, w, backup); return err },
+		"backup": func(c ctx, w who) error { _, _, err := s.Backup(c, w, backup); return err },
 		"users":  func(c ctx, w who) error { _, err := s.People.Users(c, w); return err },
 		"user":   func(c ctx, w who) error { _, err := s.People.User(c, w, "ann"); return err },
 		"add": func(c ctx, w who) error {

@@ -35,7 +35,7 @@ func TestRestore_EndsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	backup := filepath.Join(dir, "backup.tar")
-	if _, err := s.Backup(ctx, root, backup); err != nil {
+	if _, _, err := s.Backup(ctx, root, backup); err != nil {
 		t.Fatal(err)
 	}
 	restored := service.New(env.Options{DataDir: filepath.Join(dir, "data")})
@@ -66,7 +66,7 @@ func TestRestore_EndsSessions(t *testing.T) {
 func TestRestore_NoFolderForKeys(t *testing.T) {
 	dir := t.TempDir()
 	backup, path := filepath.Join(dir, "backup.tar"), filepath.Join(dir, "toolcrib.yaml")
-	if _, err := open(t).Backup(t.Context(), root, backup); err != nil {
+	if _, _, err := open(t).Backup(t.Context(), root, backup); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("keys: nowhere/keys\n"), 0o600); err != nil {

@@ -245,84 +245,95 @@ func (l *exportEvent) event() (e toolcrib.Event, err error) {
 	return e, nil
 }
 
-// notesName is the file of a backup with the notes of users: their contents by the names of their files, as JSON.
+// notesName is the file of a backup with the notes of users: JSON objects with their contents by the names of their
+// files.
 const notesName = "notes.json"
 
-// backupFiles returns the files of a backup beside the database and its keys.
-func (s *Service) backupFiles(ctx context.Context) (map[string][]byte, error) {
-	notes, err := s.Env.FilesToCopy(ctx)
+// backupFiles writes the files of a backup beside the database and its keys to dir, and returns their names, and those
+// of the notes that cannot be read.
+func (s *Service) backupFiles(ctx context.Context, dir string) (names, unread []string, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, notesName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := map[string][]byte{}
-	if secrets, ok := notes[secret.FileName]; ok {
-		all[secret.FileName] = secrets
-		delete(notes, secret.FileName)
-	}
-	if len(notes) > 0 {
-		all[notesName], err = json.Marshal(notes)
-	}
-	return all, err
+	names, notes := []string{notesName}, json.NewEncoder(f)
+	err = s.Env.FilesToCopy(ctx, func(name string, content []byte) error {
+		switch {
+		case content == nil:
+			unread = append(unread, name)
+			return nil
+		case name == secret.FileName:
+			names = append(names, name)
+			return os.WriteFile(filepath.Join(dir, name), content, 0o600)
+		}
+		return notes.Encode(map[string][]byte{name: content})
+	})
+	return names, unread, errors.Join(err, f.Close())
 }
 
 // restoreNotes writes the notes of a backup to the data folder, if there are any.
 func (s *Service) restoreNotes(ctx context.Context, path string) error {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	var notes map[string][]byte
-	if err == nil {
-		err = json.Unmarshal(text, &notes)
 	}
 	if err != nil {
 		return err
 	}
-	return s.Env.WriteCopied(ctx, notes)
+	defer func() { _ = f.Close() }() // read only
+	for all := json.NewDecoder(f); ; {
+		var notes map[string][]byte
+		err := all.Decode(&notes)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = s.Env.WriteCopied(ctx, notes)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // Backup writes a consistent snapshot of the database, its keys, the stored secrets and the notes of users to a new
-// file, for administrators, and returns its size.
-func (s *Service) Backup(ctx context.Context, who toolcrib.Principal, path string) (size int64, err error) {
+// file, for administrators, and returns its size and the notes that it lacks, because they cannot be read.
+func (s *Service) Backup(
+	ctx context.Context, who toolcrib.Principal, path string,
+) (size int64, unread []string, err error) {
 	if _, err := env.Administrator(who); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return 0, toolcrib.Errorf(toolcrib.CodeConflict, "%s exists; name a new file", path)
+		return 0, nil, toolcrib.Errorf(toolcrib.CodeConflict, "%s exists; name a new file", path)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".toolcrib-backup-*") // 0700
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := store.Backup{At: time.Now().UTC(), Version: version.Version()}
 	if b.Head, err = s.Env.Store.Backup(ctx, dir); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	files, err := s.backupFiles(ctx)
+	files, unread, err := s.backupFiles(ctx, dir)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	names := []string{env.DatabaseName, env.KeysName}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return 0, err
-		}
-		names = append(names, name)
-	}
+	names := append([]string{env.DatabaseName, env.KeysName}, files...)
 	whole := filepath.Join(dir, "backup.tar")
 	f, err := os.OpenFile(whole, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := errors.Join(store.WriteBackup(f, b, dir, names...), f.Sync(), f.Close(), ctx.Err()); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	info, err := os.Stat(whole)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return info.Size(), newName(whole, path)
+	return info.Size(), unread, newName(whole, path)
 }
 
 // Restore restores a file that [Service.Backup] has written to the data folder, which must be empty or not exist, and

@@ -293,12 +293,16 @@ func (a *app) backupCommand(cmd *cobra.Command) {
 		if err != nil {
 			return nil, nil, err
 		}
-		size, err := s.Backup(ctx, who, c.arg())
+		size, unread, err := s.Backup(ctx, who, c.arg())
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
 		case err != nil:
 			return nil, nil, ofFile(err, c.arg())
+		}
+		for _, name := range unread {
+			a.notice("%s cannot be read, so the backup lacks it",
+				policy.PathText(filepath.Join(s.Env.DataDir, filepath.FromSlash(name))))
 		}
 		return map[string]any{"file": c.arg(), "bytes": size}, func() {
 			a.says(c.arg(), render.Number(size)+" bytes; whoever has this file has the keys")

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,45 +152,62 @@ func (e *Env) Lock(name string, lasts time.Duration) (unlock func(), err error) 
 	}, nil
 }
 
-// FilesToCopy returns the files of the data folder that a database for several servers has, and a backup: the stored
-// secrets and the notes of users.
-func (e *Env) FilesToCopy(ctx context.Context) (map[string][]byte, error) {
-	folder, all := safefile.Folder{Dir: e.DataDir}, map[string][]byte{}
-	content, err := folder.File(ctx, secret.FileName)
-	if err == nil {
-		all[secret.FileName] = content
-	} else if !errors.Is(err, toolcrib.ErrNotFound) {
-		return nil, err
-	}
+// FilesToCopy calls each with every file of the data folder that a database for several servers has, and a backup: the
+// notes of users, of one user at a time, and the stored secrets. The content of notes that cannot be read is nil.
+func (e *Env) FilesToCopy(ctx context.Context, each func(name string, content []byte) error) error {
+	folder := safefile.Folder{Dir: e.DataDir}
 	users, err := os.ReadDir(folder.Path(MemoryFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+		return err
 	}
 	for _, user := range users {
-		info, err := os.Stat(folder.Path(MemoryFolder + "/" + user.Name())) // the folder may be a link
-		if err != nil {
-			return nil, err
-		}
-		if !info.IsDir() {
+		of := MemoryFolder + "/" + user.Name()
+		info, err := os.Stat(folder.Path(of)) // the folder may be a link
+		if err == nil && !info.IsDir() {
 			continue
 		}
-		notes, err := folder.FilesIn(ctx, MemoryFolder+"/"+user.Name())
-		if err != nil {
-			return nil, err
+		var notes map[string][]byte
+		if err == nil {
+			notes, err = folder.FilesIn(ctx, of)
 		}
-		for name, content := range notes {
-			name = MemoryFolder + "/" + user.Name() + "/" + name
-			if content == nil {
-				return nil, BadRequestf("%s cannot be read, so nothing was copied; remove it, or make it readable", folder.Path(name))
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			notes = map[string][]byte{"": nil}
+		}
+		for _, name := range slices.Sorted(maps.Keys(notes)) {
+			if err := each(path.Join(of, name), notes[name]); err != nil {
+				return err
 			}
-			all[name] = content
 		}
 	}
-	return all, nil
+	content, err := folder.File(ctx, secret.FileName)
+	if errors.Is(err, toolcrib.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return each(secret.FileName, content)
 }
 
-// WriteCopied writes what [Env.FilesToCopy] has returned to the data folder, and nothing else. A file that exists with
-// another content is a conflict.
+// filesToCopy returns the files of [Env.FilesToCopy]. One that cannot be read is an error.
+func (e *Env) filesToCopy(ctx context.Context) (map[string][]byte, error) {
+	all := map[string][]byte{}
+	err := e.FilesToCopy(ctx, func(name string, content []byte) error {
+		if content == nil {
+			return BadRequestf("%s cannot be read, so nothing was copied; remove it, or make it readable",
+				safefile.Folder{Dir: e.DataDir}.Path(name))
+		}
+		all[name] = content
+		return nil
+	})
+	return all, err
+}
+
+// WriteCopied writes files of [Env.FilesToCopy] to the data folder, and nothing else. A file that exists with another
+// content is a conflict.
 func (e *Env) WriteCopied(ctx context.Context, all map[string][]byte) error {
 	folder := safefile.Folder{Dir: e.DataDir}
 	for name, content := range all {

@@ -79,7 +79,7 @@ func (e *Env) copyTo(ctx context.Context, m Migration, keys string) (path string
 	return postgres.Migrate(ctx, cmp.Or(m.Owner, m.To), postgres.MigrateOptions{
 		Keys: keys, From: from.Store, For: m.To,
 		Files: func(copied map[string][]byte) (map[string][]byte, error) {
-			files, err := e.FilesToCopy(ctx)
+			files, err := e.filesToCopy(ctx)
 			if err == nil {
 				maps.Copy(files, passwordsOf(copied))
 			}
