@@ -66,6 +66,7 @@ type Server struct {
 	limits   limits
 	bodies   bodies
 	mcp      *serve.HTTP
+	offers   *busserve.Offers
 	web      *websession.Sessions
 	asking   asking
 	// answering has locks of runs whose calls are being answered.
@@ -120,7 +121,8 @@ func New(o Options) (*Server, error) {
 	if s.pool, err = o.Service.NewPool(o.Log, nil); err != nil {
 		return nil, err
 	}
-	if err := busserve.Offer(busserve.Options{Service: s.Service.Current, Pool: s.pool, Log: o.Log}); err != nil {
+	s.offers, err = busserve.Offer(busserve.Options{Service: s.Service.Current, Pool: s.pool, Log: o.Log})
+	if err != nil {
 		return nil, errors.Join(err, s.pool.Close(context.Background()))
 	}
 	s.mcp = serve.NewHTTP(serve.HTTPOptions{
@@ -156,12 +158,19 @@ func newAllowed(at string, of *service.Service) (*allowed, error) {
 // Reload puts a configuration into effect for new requests and runs, like [service.Service.Reload]. If it returns
 // an error, the previous one stays in effect.
 func (s *Server) Reload(ctx context.Context, who toolcrib.Principal, c *config.Config) error {
-	d, err := newAllowed(s.allowed.Load().at, s.Service.Under(c))
+	next := s.Service.Under(c)
+	d, err := newAllowed(s.allowed.Load().at, next)
+	if err == nil {
+		_, err = next.Nodes.Offers()
+	}
 	if err == nil {
 		_, err = s.Service.Reload(ctx, who, c)
 	}
 	if err == nil {
 		s.allowed.Store(d)
+		if failed := s.offers.Renew(); failed != nil {
+			s.Log.Error("a capability of the changed configuration is not offered", "error", failed)
+		}
 	}
 	return err
 }

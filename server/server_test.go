@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -757,6 +758,52 @@ func TestBounds_WaitingRunCancelled(t *testing.T) {
 		h.want(200, nil, "POST", "/api/runs/"+string(runs[1-i].ID)+"/cancel", users[1-i], "")
 	}
 	is(2, toolcrib.StatusRunning)
+}
+
+// A reload changes what other nodes are offered; an offer that cannot be is refused, and nothing changes.
+func TestReload_Offers(t *testing.T) {
+	h := open(t, "bus: {offers: {a.read@1.0: {tool: read_file}, a.list@1.0: {tool: list_directory}}}\n")
+	offered := func() (all []string) {
+		t.Helper()
+		known, err := h.service.BusCapabilities(t.Context(), root, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range known {
+			if strings.HasPrefix(k.Name.Name, "a.") {
+				all = append(all, fmt.Sprint(k.Name, " ", k.MaxConcurrent))
+			}
+		}
+		return all
+	}
+	before := []string{"a.list@1.0 16", "a.read@1.0 16"}
+	if got := offered(); !slices.Equal(got, before) {
+		t.Errorf("at the start: %v", got)
+	}
+	for _, tt := range []struct {
+		offers string
+		fails  bool
+		want   []string
+	}{
+		{offers: "{a.list@1.0: {tool: list_directory, params: {corpus: [1" + strings.Repeat(", 1", 256) + "]}}}", fails: true, want: before},
+		{
+			offers: "{a.list@1.0: {tool: list_directory}, a.read@1.0: {tool: read_file, max_concurrent: 2}, a.write@1.1: {tool: write_file}}",
+			want:   []string{"a.list@1.0 16", "a.read@1.0 2", "a.write@1.1 16"},
+		},
+		{offers: "{}"},
+		{offers: "{a.read@1.0: {tool: read_file}}", want: []string{"a.read@1.0 16"}},
+	} {
+		c, err := config.Parse(filepath.Join(h.dir, "toolcrib.yaml"), []byte(agents+"bus: {offers: "+tt.offers+"}\n"))
+		if err == nil {
+			err = h.server.Reload(t.Context(), root, c)
+		}
+		if (err != nil) != tt.fails {
+			t.Errorf("%s: %v", tt.offers, err)
+		}
+		if got := offered(); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.offers, got, tt.want)
+		}
+	}
 }
 
 // A reload changes how long waiting runs may wait.

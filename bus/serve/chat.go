@@ -93,8 +93,8 @@ type ChatMeta struct {
 	MS         int64  `json:"ms"`
 }
 
-// offerChat offers the model of an agent, in both versions.
-func (f *front) offerChat(d bus.Descriptor, agentName string) error {
+// chats returns the capability of an agent's model, in both versions.
+func (f *front) chats(d bus.Descriptor, agentName string) (all []capability) {
 	f.agentTime(&d)
 	d.Effect = toolcrib.EffectReadOnly
 	d.Description = cmp.Or(d.Description, "Asks a language model. The caller executes the tools that it brings.")
@@ -108,11 +108,9 @@ func (f *front) offerChat(d bus.Descriptor, agentName string) error {
 		one := d
 		one.Name = bus.Name{Name: chatName, Major: major}
 		grants := []string{toolcrib.GroupClient, "agent:" + agentName}
-		if err := f.Pool.Node().Offer(one, grants, f.chat(&one, agentName)); err != nil {
-			return err
-		}
+		all = append(all, capability{one, grants, f.chat(&one, agentName)})
 	}
-	return nil
+	return all
 }
 
 // conversation is a call of llm.chat.

@@ -69,7 +69,7 @@ func open(t *testing.T, dir, text string, files map[string]string, tools ...tool
 		}
 	})}
 	t.Cleanup(h.stop)
-	if err := serve.Offer(serve.Options{Service: s.Current, Pool: p, Log: log}); err != nil {
+	if _, err := serve.Offer(serve.Options{Service: s.Current, Pool: p, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -47,29 +48,73 @@ type Options struct {
 // front serves calls.
 type front struct{ Options }
 
+// Offers are the capabilities of an installation at the node of a pool.
+type Offers struct {
+	*front
+	mu   sync.Mutex
+	made map[bus.Name]string // what those that are offered are made of
+}
+
+// capability is one that is to be offered.
+type capability struct {
+	bus.Descriptor
+	grants []string
+	serve  nodes.Serve
+}
+
 // Offer offers what the configuration says, until the node of the pool is closed.
-func Offer(o Options) error {
+func Offer(o Options) (*Offers, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &front{o}
-	offers, err := o.Service().Nodes.Offers()
+	f := &Offers{front: &front{o}, made: map[bus.Name]string{}}
+	if err := o.Pool.Node().Offer(callDescriptor(), nil, f.callTool); err != nil {
+		return nil, err
+	}
+	return f, f.Renew()
+}
+
+// Renew offers what the configuration in effect says. Calls of capabilities that it no longer offers, or offers in
+// another form, continue.
+func (f *Offers) Renew() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	offers, err := f.Service().Nodes.Offers()
 	if err != nil {
 		return err
 	}
-	for _, offer := range offers {
-		if err := f.offer(&offer); err != nil {
-			return fmt.Errorf("bus.offers.%s: %w", offer.Name, err)
+	node, old := f.Pool.Node(), f.made
+	var changed []capability
+	f.made = map[bus.Name]string{}
+	for i := range offers {
+		for _, c := range f.capabilities(&offers[i]) {
+			of, err := json.Marshal([]any{c.Descriptor, c.grants, offers[i].Agent})
+			if err != nil {
+				return err
+			}
+			if f.made[c.Name] = string(of); old[c.Name] != string(of) {
+				changed = append(changed, c)
+			}
 		}
 	}
-	err = o.Pool.Node().Offer(callDescriptor(), nil, f.callTool)
-	o.Service().Bus.Renew()
-	return err
+	for name := range old {
+		if f.made[name] != old[name] {
+			node.Withdraw(name)
+		}
+	}
+	var failed []error
+	for _, c := range changed {
+		if err := node.Offer(c.Descriptor, c.grants, c.serve); err != nil {
+			delete(f.made, c.Name)
+			failed = append(failed, fmt.Errorf("bus.offers.%s: %w", c.Name, err))
+		}
+	}
+	f.Service().Bus.Renew()
+	return errors.Join(failed...)
 }
 
-// offer offers an entry of bus.offers.
-func (f *front) offer(o *nodes.Offer) error {
-	node := f.Pool.Node()
+// capabilities returns what an entry of bus.offers offers.
+func (f *front) capabilities(o *nodes.Offer) []capability {
 	d := o.Descriptor
 	d.Joins = true
 	switch name := o.Tool + o.Command; {
@@ -80,17 +125,17 @@ func (f *front) offer(o *nodes.Offer) error {
 		}
 		d.Effect = known.Effect.OrStrictest()
 		d.Description = cmp.Or(d.Description, known.Description)
-		return node.Offer(d, []string{name}, f.tool(name))
+		return []capability{{d, []string{name}, f.tool(name)}}
 	case d.Name.Name == chatName:
-		return f.offerChat(d, o.Agent)
+		return f.chats(d, o.Agent)
 	}
 	f.agentTime(&d)
 	c := f.Service().Env
 	def, err := c.Config.Agent(o.Agent, c.Resolver())
-	if err != nil {
-		return err
+	if err != nil { // its runs will say so
+		f.Log.Warn("a capability is offered whose agent cannot be used now", "capability", d.Name.String(), "error", err)
 	}
-	return node.Offer(d, append(slices.Clone(def.Tools), "agent:"+o.Agent), f.agent(o.Agent))
+	return []capability{{d, append(slices.Clone(def.Tools), "agent:"+o.Agent), f.agent(o.Agent)}}
 }
 
 // agentTimeout is the timeout of offers of agents that have none in the configuration.
