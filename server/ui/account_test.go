@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/internal/browsertest"
 	"github.com/toolcrib/toolcrib/internal/oidctest"
@@ -111,6 +112,25 @@ func TestAccount_RevokeTokens(t *testing.T) {
 	set("another horse battery", password)
 	tab.WaitText("#said", "no valid access tokens")
 	valid(401)
+}
+
+// The audit log does not show the removal of a token's record as an act of a user.
+func TestAudit_TokenRemoved(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	boss := h.token("boss")
+	h.token("ann")
+	tokens, err := h.service.People.OwnTokens(t.Context(), toolcrib.Principal{User: "ann"})
+	if err != nil || len(tokens) != 1 {
+		t.Fatal(tokens, err)
+	}
+	id := tokens[0].ID
+	if _, err := h.service.Env.Store.Access().RemoveToken(t.Context(), id, "regular upkeep"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, body := h.get(boss, "/audit?kind=token_removed")
+	if !strings.Contains(body, "The record of the token "+id+", which was no longer valid, was removed") {
+		t.Error(body)
+	}
 }
 
 // A provider that adds users adds a removed one again.

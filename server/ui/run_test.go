@@ -359,6 +359,17 @@ func TestN25_StoryTree(t *testing.T) {
 	}
 }
 
+// A call of a tool that there is not says so once.
+func TestN25_StoryNoSuchTool(t *testing.T) {
+	h := open(t, map[string]string{"default": "- tool_calls: [{name: nothing_such, arguments: {}}]\n- {text: done}\n"}, "")
+	boss := h.token("boss")
+	run := h.runOf(boss, "default", "go")
+	_, _, body := h.get(boss, "/runs/"+string(run.ID))
+	if n := strings.Count(strings.ToLower(body), "there is no such tool"); n != 1 {
+		t.Errorf("%d times", n)
+	}
+}
+
 // Hostile texts of a model and of people are shown as text, live and loaded.
 func TestN25_StoryHostile(t *testing.T) {
 	var script []map[string]any
