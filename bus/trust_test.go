@@ -129,6 +129,11 @@ func TestH18_Lineage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
 		a, b, c := net.join(t, 0), net.join(t, 1), net.join(t, 2)
+		for _, at := range []*member{a, b, c} {
+			for _, of := range []*member{a, b, c} {
+				at.setTrust(of.key, toolcrib.TrustTrusted)
+			}
+		}
 		var caller bus.Caller
 		ran := 0
 		c.offer(t, "test.last@1.0", func(_ context.Context, x *bus.Exchange) (json.RawMessage, error) {
@@ -142,11 +147,6 @@ func TestH18_Lineage(t *testing.T) {
 		}
 		b.offer(t, "test.inner@1.0", forward("test.last@1.0")) // within the node
 		b.offer(t, "test.first@1.0", forward("test.inner@1.0"))
-		for _, at := range []*member{a, b, c} {
-			for _, of := range []*member{a, b, c} {
-				at.setTrust(of.key, toolcrib.TrustTrusted)
-			}
-		}
 		settle()
 		call := func() error {
 			_, err := a.Call(t.Context(), bus.Request{

@@ -3,6 +3,7 @@
 package browsertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -280,19 +281,23 @@ func (b *Tab) WaitText(selector, text string) {
 	b.Until(fmt.Sprintf("[...document.querySelectorAll(%s)].some((e) => e.innerText.includes(%s))", quoted(selector), quoted(text)))
 }
 
-// Until waits until a JavaScript expression is true, also over a change of the page.
+// Until waits until a JavaScript expression is true, also over a change of the page. It asks from outside the page,
+// since a page without scripts has no timers.
 func (b *Tab) Until(expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(Timeout); ; {
 		ctx, cancel := context.WithDeadline(b, end)
-		_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(50*time.Millisecond)))
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression)) // fails while the page changes
 		cancel()
-		if err == nil {
+		if err == nil && holds {
 			return
 		}
 		if time.Now().After(end) || b.Err() != nil {
-			in(b, "wait until "+expression, chromedp.Func(func(context.Context, *chromedp.Target) error { return err }))
+			in(b, "wait until "+expression, chromedp.Func(func(context.Context, *chromedp.Target) error {
+				return cmp.Or(err, context.DeadlineExceeded)
+			}))
 		}
+		in(b, "wait", chromedp.Sleep(50*time.Millisecond))
 	}
 }
 
