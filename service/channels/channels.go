@@ -101,6 +101,14 @@ type Channels struct {
 
 	mu    sync.Mutex
 	lines map[string]*line
+
+	unopened map[string]unopened // of tend
+}
+
+// unopened is why a channel cannot be opened, which is logged once for each configuration of it.
+type unopened struct {
+	set config.Channel
+	why string
 }
 
 // leases is how many times as long as [Options.Tend] a lease lasts.
@@ -112,7 +120,7 @@ func New(o Options) *Channels {
 		o.Tend = time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	c := &Channels{o: o, end: end, lines: map[string]*line{}}
+	c := &Channels{o: o, end: end, lines: map[string]*line{}, unopened: map[string]unopened{}}
 	c.all.Go(func() { c.tend(ctx) })
 	return c
 }
@@ -179,9 +187,13 @@ func (c *Channels) look(ctx context.Context) {
 		l, err := c.start(ctx, name, set)
 		if err != nil {
 			c.o.Host.Leave(name)
-			c.o.Log.Warn("a channel cannot be opened", "channel", name, "error", err)
+			if now := (unopened{set, err.Error()}); !reflect.DeepEqual(c.unopened[name], now) {
+				c.unopened[name] = now
+				c.o.Log.Warn("a channel cannot be opened", "channel", name, "error", err)
+			}
 			continue
 		}
+		delete(c.unopened, name)
 		c.mu.Lock()
 		c.lines[name] = l
 		c.mu.Unlock()

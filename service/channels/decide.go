@@ -4,20 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/api"
 	"github.com/toolcrib/toolcrib/channel"
-	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 	"github.com/toolcrib/toolcrib/journal"
 )
 
 // codePrefix begins the codes of approvals.
 const codePrefix = "apr-"
-
-var codePattern = lazyregexp.New(`^apr-[a-z2-7]{8}$`)
 
 // codeOf returns the code of an approval as it was shown. It is short and reveals nothing about the run.
 func codeOf(approval, digest string) string {
@@ -25,10 +23,13 @@ func codeOf(approval, digest string) string {
 	return codePrefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5]))
 }
 
-// The words that decide, and the decisions that they are.
-var verbs = map[string]string{
-	"approve": journal.DecisionApprove, "deny": journal.DecisionDeny, "answer": journal.DecisionAnswer,
-	"retry": journal.DecisionRetry, "not-happened": journal.DecisionNotHappened,
+type verb struct{ decision, done string }
+
+// verbs are the words that decide.
+var verbs = map[string]verb{
+	"approve": {journal.DecisionApprove, "Approved"}, "deny": {journal.DecisionDeny, "Denied"},
+	"answer": {journal.DecisionAnswer, "Answered"}, "retry": {journal.DecisionRetry, "Retried"},
+	"not-happened": {journal.DecisionNotHappened, "Marked as not happened"},
 }
 
 // buttons returns the buttons of a question. Each has the command that the same answer has as a text.
@@ -58,17 +59,22 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	word, _, _ = strings.Cut(strings.ToLower(strings.TrimPrefix(word, "/")), "@") // a group names the bot
 	code, words, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	code = strings.ToLower(code)
 	r, a := l.find(func(r *record) bool { // the question of the model that it replies to
 		return m.ReplyTo != "" && r.Asked.Question && r.Asked.MessageID == m.ReplyTo && r.Message.Chat == m.Chat
 	})
+	waits, _ := l.find(func(r *record) bool { return r.lane.at == laneOf(l.name, user, m) })
+	v, decides := verbs[word]
 	switch {
-	case verbs[word] != "" && codePattern.MatchString(code):
-		return true, l.decide(m, user, known, code, verbs[word], strings.TrimSpace(words))
+	case decides && strings.HasPrefix(code, codePrefix):
+		return true, l.decide(m, user, known, code, v, strings.TrimSpace(words))
 	case m.Press != "" || m.PressID != "":
 		l.say(m, "This button is not known here.")
 		return true, nil
 	case r != nil && !m.Forwarded:
-		return true, l.decide(m, user, known, a.Code, journal.DecisionAnswer, m.Text)
+		return true, l.decide(m, user, known, a.Code, verbs["answer"], m.Text)
+	case decides && waits != nil: // a mistyped code: otherwise the message would be refused as one too many
+		return true, l.decide(m, user, known, code, v, "")
 	case strings.TrimSpace(rest) == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
 		return true, l.cancel(m, user, known)
 	case strings.TrimSpace(rest) == "" && strings.HasPrefix(m.Text, "/") && (word == "start" || word == "help"):
@@ -80,21 +86,21 @@ func (l *line) command(m *channel.Message, user string, known bool) (done bool, 
 
 // decide decides on the approval with a code. The sender must be one who may decide it; the digest is that of what was
 // posted. What is stale, or of another chat, changes nothing.
-func (l *line) decide(m *channel.Message, user string, known bool, code, decision, words string) error {
+func (l *line) decide(m *channel.Message, user string, known bool, code string, v verb, words string) error {
 	r, a := l.find(func(r *record) bool { return r.Asked.Code == code && r.Message.Chat == m.Chat })
 	switch {
 	case m.Forwarded:
 		l.say(m, "A forwarded message decides nothing.")
 		return nil
 	case r == nil:
-		l.say(m, "Nothing is decided: "+code+" is not open in this chat, or was decided.")
+		l.say(m, fmt.Sprintf("Nothing is decided: no approval that waits in this chat has the code %q.", shown(code)))
 		return nil
-	case a.Partly && decision == journal.DecisionApprove:
+	case a.Partly && v.decision == journal.DecisionApprove:
 		l.say(m, "Nothing is decided: "+code+" was too long to be shown here; approve it where all of it is shown.")
 		return nil
 	}
-	d := Decision{Approval: a.Approval, Digest: a.Digest, Decision: decision, Schema: a.Schema}
-	if decision == journal.DecisionAnswer {
+	d := Decision{Approval: a.Approval, Digest: a.Digest, Decision: v.decision, Schema: a.Schema}
+	if v.decision == journal.DecisionAnswer {
 		d.Answer = words
 	} else {
 		d.Reason = words
@@ -115,7 +121,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code, decisio
 		l.say(m, "Nothing is decided: "+shown(err.Error()))
 		return nil
 	}
-	done := strings.ReplaceAll(decision, "_", " ") + " (" + a.Code + ") by " + shown(user) + "; the run continues."
+	done := fmt.Sprintf("%s by %s (%s).", v.done, shown(user), a.Code)
 	l.say(m, done)
 	if m.PressID != "" { // the answer to a press is seen by who pressed only
 		inChat := *m

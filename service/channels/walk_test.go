@@ -262,9 +262,9 @@ func TestC16_ApprovedInTheChat(t *testing.T) {
 		h.decides(h.ann, q, "approve") // who is listed, and may not decide
 		h.said(1, "Nothing is decided: this is not for you to decide")
 		h.Press(h.eva, q, "approve apr-aaaaaaaa") // a token of her own
-		h.said(1, "not open in this chat")
+		h.said(1, "has the code")
 		h.Write(h.eva, chattest.Message{Chat: h.chat + "0", Text: "approve " + code}) // elsewhere
-		h.said(2, "not open in this chat")
+		h.said(2, "has the code")
 		if s := h.status(); s != toolcrib.StatusWaitingForApproval {
 			h.Fatal(s)
 		}
@@ -281,7 +281,7 @@ func TestC16_ApprovedInTheChat(t *testing.T) {
 			h.Errorf("%+v", run)
 		}
 		h.decides(h.eva, q, "approve") // too late
-		h.said(3, "not open in this chat")
+		h.said(3, "has the code")
 	})
 }
 
@@ -290,8 +290,10 @@ func TestC16_Denied(t *testing.T) {
 	each(t, writing, "", func(h *house) {
 		h.says(h.eva, "Write it.")
 		q := h.said(1, question)
+		h.says(h.eva, "approve 123")
+		h.said(1, `has the code "123"`)
 		h.says(h.eva, "/Deny "+codeIn(q.Text)+" Not today.")
-		h.said(1, "deny ("+codeIn(q.Text)+") by chat:"+h.eva.ID)
+		h.said(1, "Denied by chat:"+h.eva.ID+" ("+codeIn(q.Text)+").")
 		run := h.completed()
 		said, err := h.service.Transcript(h.Context(), root, string(run.ID))
 		if err != nil || !strings.Contains(said[2].Parts[0].ToolResult.Content, "Not today.") {

@@ -1,6 +1,7 @@
 package channels_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -592,8 +593,36 @@ func TestC16_DecidedElsewhere(t *testing.T) {
 		w.write(press)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if last := w.sent[len(w.sent)-1]; !strings.Contains(last.Text, "not open in this chat") {
+		if last := w.sent[len(w.sent)-1]; !strings.Contains(last.Text, "has the code") {
 			t.Errorf("%q", last.Text)
 		}
 	})
+}
+
+// closed is a host whose channel cannot be opened.
+type closed struct {
+	*server
+	tries chan struct{}
+}
+
+func (c closed) Open(string) (channel.Channel, error) {
+	select {
+	case c.tries <- struct{}{}:
+	default:
+	}
+	return nil, errors.New("its token is not there")
+}
+
+// A channel that cannot be opened is logged once for each configuration, not at each attempt.
+func TestC16_UnopenedIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	c := closed{&server{world: newWorld(t, "")}, make(chan struct{})}
+	chats := channels.New(channels.Options{Host: c, Runs: c, Log: slog.New(slog.NewTextHandler(&log, nil)), Tend: time.Millisecond})
+	for range 3 {
+		<-c.tries
+	}
+	chats.Close()
+	if got := strings.Count(log.String(), "its token is not there"); got != 1 {
+		t.Errorf("%d lines:\n%s", got, log.String())
+	}
 }

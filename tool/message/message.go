@@ -117,7 +117,7 @@ func send(ctx context.Context, api channel.Sender, in input, key string) (toolcr
 		case class == channel.Doubt:
 			text = "it is not known whether the message was sent; do not send it again without asking"
 		case class == channel.Later:
-			text = "the message was not sent now; it can be sent later"
+			text = "the message was not sent; try again later"
 		}
 		if i > 0 {
 			text += fmt.Sprintf("; %d of its %d parts were sent", i, len(parts))
