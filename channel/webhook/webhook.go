@@ -92,6 +92,9 @@ func (h *Hook) Read(header func(name string) string, body []byte) (m channel.Mes
 		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: chat and sender are needed, of at most %d bytes each",
 			maxID)
 	}
+	if strings.TrimSpace(p.Text) == "" && len(p.Attachments) == 0 {
+		return m, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body: text is needed, unless there are attachments")
+	}
 	return channel.Message{
 		Chat: p.Chat, Thread: p.Thread, ID: id, Sender: p.Sender, Name: p.Name, Text: p.Text, ReplyTo: p.ReplyTo,
 		Forwarded: p.Forwarded, Attachments: p.Attachments, Time: at.UTC(),

@@ -65,7 +65,7 @@ func TestC16_Signature(t *testing.T) {
 			t.Errorf("%s: %v", off, err)
 		}
 	}
-	for _, odd := range []string{`{"chat":"desk"}`, `{"chat":"a","chat":"b","sender":"ann"}`, `{"chat":"a","sender":"b","admin":true}`, `[]`} {
+	for _, odd := range []string{`{"chat":"a","sender":"ann"}`, `{"chat":"a","sender":"ann","text":" "}`, `{"chat":"desk"}`, `{"chat":"a","chat":"b","sender":"ann"}`, `{"chat":"a","sender":"b","admin":true}`, `[]`} {
 		head, _ := request("m1", odd, now, key)
 		if _, err := h.Read(head.Get, []byte(odd)); toolcrib.CodeOf(err) != toolcrib.CodeBadRequest {
 			t.Errorf("%s: %v", odd, err)

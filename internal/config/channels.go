@@ -24,6 +24,31 @@ var senders = map[string]struct {
 // userPattern matches the user that a sender is mapped to.
 var userPattern = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._@+-]{0,62}[A-Za-z0-9])?$`)
 
+// Sender is an entry of [Inbound.Allow].
+type Sender struct {
+	ID   string // without the name or type of the channel; "" if the entry is not valid
+	User string // "" if the sender is not mapped to a user of the directory
+}
+
+// Senders returns the senders who may write to a channel.
+func (c Channel) Senders(name string) []Sender {
+	all := make([]Sender, len(c.Inbound.Allow))
+	for i, id := range c.Inbound.Allow {
+		user := ""
+		if at := strings.LastIndexByte(id, '='); at >= 0 {
+			id, user = id[:at], id[at+1:]
+			if !userPattern.MatchString(user) {
+				id = ""
+			}
+		}
+		for _, prefix := range []string{c.Type, name} {
+			id = strings.TrimPrefix(id, prefix+":")
+		}
+		all[i] = Sender{id, user}
+	}
+	return all
+}
+
 // checkChannel checks the settings of a channel that depend on each other.
 func (d *decoder) checkChannel(c *Config, name string) {
 	at, set := yamltree.JoinKey("channels", name), c.Channels[name]
@@ -54,18 +79,8 @@ func (d *decoder) checkChannel(c *Config, name string) {
 	if agent := set.Inbound.Agent; agent != "" && !slices.Contains(c.AgentNames(), agent) && !d.Failed("agents") {
 		d.at(at+".inbound.agent", "%s", unknown("agent", agent, c.AgentNames()))
 	}
-	for i, entry := range set.Inbound.Allow {
-		id, user := entry, ""
-		if at := strings.LastIndexByte(entry, '='); at >= 0 {
-			id, user = entry[:at], entry[at+1:]
-			if !userPattern.MatchString(user) {
-				id = ""
-			}
-		}
-		for _, prefix := range []string{set.Type, name} {
-			id = strings.TrimPrefix(id, prefix+":")
-		}
-		if receives && !kind.pattern.MatchString(id) {
+	for i, s := range set.Senders(name) {
+		if receives && !kind.pattern.MatchString(s.ID) {
 			d.at(yamltree.JoinIndex(at+".inbound.allow", i), "must be ID or ID=USER, and the ID %s", kind.what)
 		}
 	}

@@ -151,6 +151,14 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		lanes: map[string]*lane{}, bounds: map[string]*bounds{},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	for _, s := range set.Senders(name) {
+		if s.User == "" {
+			continue
+		}
+		if _, err := c.o.Runs.Act(ctx, s.User, true); toolcrib.CodeOf(err) == toolcrib.CodeForbidden {
+			l.log.Warn("a listed sender cannot write", "sender", s.ID, "user", s.User, "error", err)
+		}
+	}
 	records, err := l.load(ctx)
 	if err != nil {
 		return nil, err
@@ -440,14 +448,16 @@ func (l *line) posted(ctx context.Context, m channel.Message) (again bool, err e
 // and returns nil.
 func (l *line) admit(m *channel.Message) (*record, error) {
 	set := l.o.Host.Config().Channels[l.name]
-	user, known, ok := listed(l.name, set, m.Sender)
-	if !ok {
+	senders := set.Senders(l.name)
+	i := slices.IndexFunc(senders, func(s config.Sender) bool { return s.ID != "" && s.ID == m.Sender })
+	if i < 0 {
 		l.refused(m)
 		if m.PressID != "" { // only who pressed sees it
 			l.say(m, "This is not for you to decide.")
 		}
 		return nil, nil
 	}
+	user, known := cmp.Or(senders[i].User, l.name+":"+m.Sender), senders[i].User != ""
 	if !l.paced(m, user) {
 		return nil, nil
 	}
@@ -469,24 +479,6 @@ func (l *line) admit(m *channel.Message) (*record, error) {
 	}
 	l.seq = max(l.seq+1, time.Now().UnixMicro())
 	return &record{Message: *m, User: user, Known: known, Seq: l.seq, key: keyOf(m)}, nil
-}
-
-// listed returns the user of a sender, and whether they may write. Known reports whether the configuration maps the
-// sender to a user of the directory.
-func listed(name string, set config.Channel, id string) (user string, known, ok bool) {
-	for _, entry := range set.Inbound.Allow {
-		want, mapped := entry, ""
-		if i := strings.LastIndexByte(entry, '='); i >= 0 {
-			want, mapped = entry[:i], entry[i+1:]
-		}
-		for _, prefix := range []string{set.Type, name} {
-			want = strings.TrimPrefix(want, prefix+":")
-		}
-		if want != "" && want == id {
-			return cmp.Or(mapped, name+":"+id), mapped != "", true
-		}
-	}
-	return "", false, false
 }
 
 // paced reports whether a user has not written too often.

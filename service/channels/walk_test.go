@@ -564,26 +564,40 @@ channels:
 func TestC16_Doctor(t *testing.T) {
 	h := open(t, kinds()[0], `[{text: Read.}]`, "")
 	h.says(chattest.Person{ID: "66", Name: "Eva\u202e</b>"}, "hello")
-	waittest.Until(t, "it is counted", func() bool {
+	h.says(chattest.Person{ID: "67"}, "hello")
+	waittest.Until(t, "they are counted", func() bool {
 		r, err := channels.ReadReport(t.Context(), h.service.Env.Store, "chat")
-		return err == nil && r.Total == 1
+		return err == nil && r.Total == 2
 	})
+	h.user("boss", true)
+	f := h.examined()
+	if f.OK || !strings.Contains(f.Detail, h.ann.ID+" cannot write: there is no user ann") ||
+		strings.Contains(f.Detail, "user boss") || !strings.HasPrefix(f.Fix, "toolcrib users add ann") {
+		t.Errorf("%+v", f)
+	}
+	h.user("ann", false)
+	f = h.examined()
+	for _, want := range []string{"@test_bot", "listed senders: 3", "\n  66 (called Eva[U+202E]</b>), ", "\n  67, "} {
+		if !f.OK || !strings.Contains(f.Detail, want) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// examined returns what the doctor says of the channel.
+func (h *house) examined() doctor.Finding {
+	h.Helper()
 	s := h.service
 	d := &doctor.Doctor{Env: s.Env, Models: s.Models, MCP: s.MCP, People: s.People, Policy: s.Policy, Drivers: s.Drivers}
-	found, err := d.Examine(t.Context(), root)
+	found, err := d.Examine(h.Context(), root)
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	for _, f := range found {
-		if f.Check != "channels.chat" {
-			continue
+		if f.Check == "channels.chat" {
+			return f
 		}
-		for _, want := range []string{"@test_bot", "listed senders: 3", "66 (called Eva[U+202E]</b>)"} {
-			if !f.OK || !strings.Contains(f.Detail, want) {
-				t.Errorf("%+v", f)
-			}
-		}
-		return
 	}
-	t.Error("there is no line")
+	h.Fatal("there is no line")
+	return doctor.Finding{}
 }

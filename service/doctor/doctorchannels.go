@@ -58,23 +58,39 @@ func (d *Doctor) checkChannel(ctx context.Context, name string) (detail, fix str
 			guard.Count(int(r.Total), "message"))
 	}
 	for _, s := range r.Refused[:min(len(r.Refused), maxChannelLines)] {
-		detail += fmt.Sprintf("\n  %s (called %s), %s", guard.Visible(s.ID), guard.Visible(s.Name),
-			s.At.Format("2006-01-02 15:04"))
+		detail += "\n  " + guard.Visible(s.ID)
+		if s.Name != "" {
+			detail += " (called " + guard.Visible(s.Name) + ")"
+		}
+		detail += s.At.Format(", 2006-01-02 15:04")
 	}
 	if r.Dropped > 0 {
 		detail += fmt.Sprintf("\n%s were too many and were not read", guard.Count(int(r.Dropped), "message"))
 	}
 	var wrong []string
+	for _, s := range set.Senders(name) {
+		if s.User == "" {
+			continue
+		}
+		if _, err := d.Env.Store.Access().User(ctx, s.User); errors.Is(err, toolcrib.ErrNotFound) {
+			fix = "toolcrib users add " + s.User + ", or correct channels." + name + ".inbound.allow"
+			wrong = append(wrong, fmt.Sprintf("%s cannot write: there is no user %s", guard.Visible(s.ID), s.User))
+		} else if err != nil {
+			return "", "", err
+		}
+	}
 	if r.Problem != "" {
 		wrong = append(wrong, "the server cannot receive: "+guard.Visible(r.Problem))
+	}
+	if len(r.Undelivered) > 0 {
+		fix = "toolcrib runs show RUN has an answer; tell its user"
 	}
 	for _, u := range r.Undelivered[:min(len(r.Undelivered), maxChannelLines)] {
 		wrong = append(wrong, fmt.Sprintf("the answer of run %s may not have arrived: %s",
 			toolcrib.ShortID(u.Run), u.Why))
 	}
 	if len(wrong) > 0 {
-		text := detail + "\n" + strings.Join(wrong, "\n")
-		return "", "toolcrib runs show RUN has an answer; tell its user", errors.New(text)
+		return "", fix, errors.New(detail + "\n" + strings.Join(wrong, "\n"))
 	}
 	return detail, "", nil
 }
