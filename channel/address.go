@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strings"
@@ -11,7 +12,18 @@ import (
 type Address struct {
 	Base           *url.URL // of the API, without user and query
 	User, Password string
-	Chat           string // where messages go that name no chat, or ""
+	Usual          Usual
+}
+
+// Usual is the chat of messages that name none, or "".
+type Usual string
+
+// Chat implements [Sender].
+func (u Usual) Chat(named string) (string, error) {
+	if chat := cmp.Or(named, string(u)); chat != "" {
+		return chat, nil
+	}
+	return "", errors.New("no chat is named, and the address of the channel has none (?chats=ID)")
 }
 
 // ParseAddress reads an address. scheme is that of the API, and usual the base for the hosts of that scheme that are
@@ -29,7 +41,7 @@ func ParseAddress(text, scheme, usual string) (a Address, err error) {
 	q := u.Query()
 	for _, key := range []string{"chats", "rooms"} {
 		if first, _, _ := strings.Cut(q.Get(key), ","); first != "" {
-			a.Chat = first
+			a.Usual = Usual(first)
 		}
 	}
 	a.Base = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}

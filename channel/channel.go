@@ -38,7 +38,7 @@ type Attachment struct {
 
 // Reply is a message to a chat.
 type Reply struct {
-	Chat, Thread string
+	Chat, Thread string // [Sender.Chat] returns what Chat may be
 	To           string // ID of the message that it answers, or ""
 	Text         string // plain text: nothing in it is markup
 	Buttons      []Button
@@ -53,6 +53,8 @@ type Button struct{ Label, Token string }
 
 // Sender sends messages. It is safe for use by several goroutines.
 type Sender interface {
+	// Chat returns the chat of a message: the named one, or if that is "", the one in the address of the channel.
+	Chat(named string) (string, error)
 	// Send sends a reply and returns the ID of the message. An error is an [*Error].
 	Send(ctx context.Context, r Reply) (id string, err error)
 	// Deduplicates reports whether the API takes a reply with the same key once.
@@ -105,9 +107,6 @@ func (e *Error) Unwrap() error { return e.Err }
 func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
-
-// ErrNoChat is the error of a message to no chat.
-var ErrNoChat = Errorf(Refused, "no chat is named, and the address of the channel has none (?chats=ID)")
 
 // ClassOf returns the class of an error, and how long to wait before another attempt.
 func ClassOf(err error) (Class, time.Duration) {

@@ -2,7 +2,6 @@
 package matrix
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +26,8 @@ const (
 // Account is an account. It implements [channel.Channel].
 type Account struct {
 	base, token string
-	chat        string
 	http        *http.Client
+	channel.Usual
 }
 
 // New returns the account of an address: matrix://:ACCESS-TOKEN@HOST/?rooms=ID. The error does not contain any of the
@@ -42,7 +41,7 @@ func New(address string) (*Account, error) {
 		return nil, errors.New("has no access token: matrix://:ACCESS-TOKEN@HOST")
 	}
 	base := a.Base.String() + "/_matrix/client/v3"
-	return &Account{base: base, token: a.Password, chat: a.Chat, http: rest.NewClient()}, nil
+	return &Account{base: base, token: a.Password, http: rest.NewClient(), Usual: a.Usual}, nil
 }
 
 // call sends a request.
@@ -119,9 +118,6 @@ type (
 
 // Send implements [channel.Sender]. The text is plain, and a notice, which other bots do not answer.
 func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
-	if r.Chat = cmp.Or(r.Chat, a.chat); r.Chat == "" {
-		return "", channel.ErrNoChat
-	}
 	body := content{Type: "m.notice", Body: r.Text}
 	switch {
 	case r.Thread != "":

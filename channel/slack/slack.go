@@ -2,7 +2,6 @@
 package slack
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,8 +24,8 @@ const (
 type App struct {
 	base          string
 	bot, appLevel string // tokens
-	chat          string
 	http          *http.Client
+	channel.Usual
 }
 
 // New returns the app of an address: slack://BOT-TOKEN:APP-TOKEN@slack?chats=ID. The app token is needed to receive.
@@ -40,7 +39,7 @@ func New(address string) (*App, error) {
 		return nil, errors.New("has not both tokens: slack://xoxb-…:xapp-…@slack, that of the bot and that of the app")
 	}
 	return &App{
-		base: a.Base.String() + "/api/", bot: a.User, appLevel: a.Password, chat: a.Chat, http: rest.NewClient(),
+		base: a.Base.String() + "/api/", bot: a.User, appLevel: a.Password, http: rest.NewClient(), Usual: a.Usual,
 	}, nil
 }
 
@@ -124,9 +123,6 @@ type (
 
 // Send implements [channel.Sender]. The text is plain: its markup is escaped or in a block of plain text.
 func (s *App) Send(ctx context.Context, r channel.Reply) (string, error) {
-	if r.Chat = cmp.Or(r.Chat, s.chat); r.Chat == "" {
-		return "", channel.ErrNoChat
-	}
 	body := postMessage{Channel: r.Chat, ThreadTS: r.Thread, Text: escaped(r.Text)}
 	if len(r.Buttons) > 0 {
 		row := actions{Type: "actions"}

@@ -2,7 +2,6 @@
 package telegram
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,8 +30,8 @@ const (
 // Bot is a bot. It implements [channel.Channel].
 type Bot struct {
 	base string // with the token
-	chat string
 	http *http.Client
+	channel.Usual
 }
 
 // New returns the bot of an address: telegram://TOKEN@telegram?chats=ID, or https://TOKEN@HOST for a Bot API server of
@@ -46,7 +45,7 @@ func New(address string) (*Bot, error) {
 		return nil, errors.New("has no token: telegram://TOKEN@telegram, with the token that @BotFather gives")
 	}
 	base := a.Base.String() + "/bot" + a.User + ":" + a.Password + "/"
-	return &Bot{base: base, chat: a.Chat, http: rest.NewClient()}, nil
+	return &Bot{base: base, http: rest.NewClient(), Usual: a.Usual}, nil
 }
 
 // answer is the form of all answers.
@@ -138,9 +137,6 @@ func (b *Bot) Send(ctx context.Context, r channel.Reply) (string, error) {
 		return "", b.call(ctx, "answerCallbackQuery", timeout, answerPress{
 			ID: r.PressID, Text: string(text[:min(len(text), maxToast)]), Alert: true,
 		}, nil)
-	}
-	if r.Chat = cmp.Or(r.Chat, b.chat); r.Chat == "" {
-		return "", channel.ErrNoChat
 	}
 	body := sendMessage{ChatID: chatID(r.Chat), Text: r.Text, Preview: preview{true}}
 	body.ThreadID, _ = strconv.ParseInt(r.Thread, 10, 64) // "" is none

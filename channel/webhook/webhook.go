@@ -34,6 +34,7 @@ type Hook struct {
 	key  []byte
 	http *http.Client
 	now  func() time.Time
+	channel.Usual
 }
 
 // New returns a webhook whose replies are posted to a URL, signed with a key. now may be nil.
@@ -41,10 +42,14 @@ func New(to string, key []byte, now func() time.Time) (*Hook, error) {
 	if problem := address.Check(to); problem != "" || !address.IsWebhook(to) {
 		return nil, channel.Errorf(channel.Refused, "must be a URL such as https://example.com/replies")
 	}
+	a, err := channel.ParseAddress(to, "https", "")
+	if err != nil {
+		return nil, err
+	}
 	if now == nil {
 		now = time.Now
 	}
-	return &Hook{url: to, key: key, http: rest.NewClient(), now: now}, nil
+	return &Hook{url: to, key: key, http: rest.NewClient(), now: now, Usual: a.Usual}, nil
 }
 
 // Posted is the body of a message to the server. The header webhook-id identifies it.

@@ -86,6 +86,16 @@ func TestC16_Reply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if chat, err := h.Chat(""); err == nil {
+		t.Errorf("%q", chat)
+	}
+	usual, err := webhook.New(s.URL+"?chats=desk", key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chat, err := usual.Chat(""); chat != "desk" || err != nil {
+		t.Errorf("%q, %v", chat, err)
+	}
 	reply := channel.Reply{
 		Chat: "desk", Thread: "t", To: "m1", Text: "hi", Key: "k1", Buttons: []channel.Button{{Label: "Deny", Token: "deny apr-x"}},
 	}

@@ -483,6 +483,7 @@ func TestC9_MessengerOnlySends(t *testing.T) {
 - {tool_calls: [{name: message, arguments: {channel: phone, content: "Dinner?"}}]}
 - {tool_calls: [{name: message, arguments: {channel: phone, chat_id: other, content: "Tea?"}}]}
 - {tool_calls: [{name: message, arguments: {channel: none, content: "Tea?"}}]}
+- {tool_calls: [{name: message, arguments: {channel: chat, content: "Tea?"}}]}
 - {text: Told.}
 `, "  phone: {type: ntfy, url: \"ntfy://:secret-of-ntfy@"+strings.TrimPrefix(server.URL, "http://")+"/topic?scheme=http\"}\n")
 	h.says(h.eva, "Tell them.")
@@ -493,12 +494,14 @@ func TestC9_MessengerOnlySends(t *testing.T) {
 	q := h.said(2, question)
 	closed.Store(true)
 	h.decides(h.eva, q, "approve")
-	h.decides(h.eva, h.said(3, question), "approve")
 	run, err := h.service.Run(t.Context(), root, string(h.completed().ID))
-	if err != nil || len(run.Trace) != 4 {
+	if err != nil || len(run.Trace) != 5 {
 		t.Fatalf("%+v, %v", run.Trace, err)
 	}
-	for i, want := range []string{`"status":"sent"`, "it did not take the message", "give no chat_id", "channel"} {
+	for i, want := range []string{
+		`"status":"sent"`, "it did not take the message", "chat_id: the chat of this channel", "channel",
+		"chat_id: no chat is named",
+	} {
 		text := string(run.Trace[i].Result)
 		if !strings.Contains(text, want) || strings.Contains(text, "secret-of-ntfy") {
 			t.Errorf("call %d: %s", i, text)

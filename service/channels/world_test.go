@@ -36,6 +36,7 @@ type world struct {
 	keys     map[string]bool
 	notices  []string
 	owner    *server
+	unknown  string        // a user who does not exist
 	parts    []string      // answer of each run
 	asking   bool          // runs ask
 	once     bool          // the API takes a key once
@@ -116,7 +117,7 @@ func (s *server) step(do func() error) error {
 func (s *server) Config() *config.Config { return s.config }
 func (s *server) Files() channels.Files  { return s }
 
-func (s *server) Open(string) (channel.Channel, error) { return chat{s}, nil }
+func (s *server) Open(string) (channel.Channel, error) { return chat{server: s}, nil }
 
 func (s *server) Hold(context.Context, string, time.Duration) (bool, error) {
 	s.mu.Lock()
@@ -177,7 +178,10 @@ func (s *server) ChangeFile(_ context.Context, name string, change func([]byte) 
 	})
 }
 
-func (s *server) Act(_ context.Context, user string, _ bool) (toolcrib.Principal, error) {
+func (s *server) Act(_ context.Context, user string, known bool) (toolcrib.Principal, error) {
+	if known && user == s.unknown {
+		return toolcrib.Principal{}, toolcrib.Errorf(toolcrib.CodeForbidden, "there is no user %s", user)
+	}
 	return toolcrib.Principal{User: user, Admin: user == "boss"}, nil
 }
 
@@ -275,7 +279,10 @@ func (s *server) Cancel(_ context.Context, _ toolcrib.Principal, run toolcrib.Ru
 }
 
 // chat is the API of the chat for a server. A part is what is between two "|".
-type chat struct{ *server }
+type chat struct {
+	*server
+	channel.Usual
+}
 
 func (c chat) Deduplicates() bool { return c.once }
 
@@ -625,4 +632,20 @@ func TestC16_UnopenedIsLoggedOnce(t *testing.T) {
 	if got := strings.Count(log.String(), "its token is not there"); got != 1 {
 		t.Errorf("%d lines:\n%s", got, log.String())
 	}
+}
+
+// A listed sender whose user does not exist is logged when the channel is opened.
+func TestC16_UnknownUserIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := newWorld(t, "")
+		w.unknown = "boss"
+		s := &server{world: w}
+		chats := channels.New(channels.Options{Host: s, Runs: s, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(time.Minute)
+		chats.Close()
+		if got := strings.Count(log.String(), "there is no user"); got != 1 {
+			t.Errorf("%d lines:\n%s", got, log.String())
+		}
+	})
 }

@@ -83,10 +83,14 @@ type messenger struct {
 // maxMessage is the length that all messengers take, in characters.
 const maxMessage = 1900
 
-func (m *messenger) Send(ctx context.Context, r channel.Reply) (string, error) {
-	if r.Chat != "" {
-		return "", channel.Errorf(channel.Refused, "its chat is part of its address; give no chat_id")
+func (m *messenger) Chat(named string) (string, error) {
+	if named != "" {
+		return "", errors.New("the chat of this channel is part of its address; name none")
 	}
+	return "", nil
+}
+
+func (m *messenger) Send(ctx context.Context, r channel.Reply) (string, error) {
 	if reason := notify.Tell(ctx, m.line, m.to, r.Text); reason != "" {
 		return "", channel.Errorf(channel.Doubt, "%s", reason)
 	}

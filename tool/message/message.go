@@ -89,6 +89,9 @@ func (t *message) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 	if err != nil {
 		return nil, err
 	}
+	if in.ChatID, err = api.Chat(in.ChatID); err != nil {
+		return nil, toolcrib.Failf(toolcrib.InvalidArguments, "chat_id: %v", err)
+	}
 	p := &toolcrib.Plan{
 		Targets: []toolcrib.Target{{Kind: "channel", Name: in.Channel + "/" + in.ChatID, Write: true}},
 		Run: func(ctx context.Context, call toolcrib.Call) (toolcrib.Output, error) {
