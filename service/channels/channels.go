@@ -100,7 +100,7 @@ type Channels struct {
 	all sync.WaitGroup
 
 	mu    sync.Mutex
-	lines map[string]*line
+	lines map[string]*line // only tend changes it
 
 	unopened map[string]unopened // of tend
 }
@@ -140,12 +140,8 @@ func (c *Channels) tend(ctx context.Context) {
 		c.look(ctx)
 		select {
 		case <-ctx.Done():
-			c.mu.Lock()
-			ended := c.lines
-			c.lines = map[string]*line{}
-			c.mu.Unlock()
-			for name, l := range ended {
-				c.stop(name, l)
+			for name, l := range c.lines {
+				c.drop(name, l)
 			}
 			return
 		case <-tick.C:
@@ -159,26 +155,24 @@ func Inbound(c config.Channel) bool { return c.Inbound.Agent != "" || len(c.Inbo
 // look starts and stops lines once.
 func (c *Channels) look(ctx context.Context) {
 	configured := c.o.Host.Config().Channels
-	for name, l := range c.copied() {
-		now, ok := configured[name]
-		switch {
-		case !ok, !Inbound(now), !reflect.DeepEqual(now.URL, l.set.URL), now.Type != l.set.Type,
-			!reflect.DeepEqual(now.Secret, l.set.Secret):
+	for name, l := range c.lines {
+		now := configured[name]
+		listens := Inbound(now)
+		now.Inbound = l.set.Inbound // a change of it needs no restart
+		if l.ctx.Err() != nil || !listens || !reflect.DeepEqual(now, l.set) {
+			c.drop(name, l) // after an error of the store, the next look starts it again
+			continue
+		}
+		held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend)
+		if held {
+			l.held = time.Now()
+			l.saveReport(ctx)
+		} else if err == nil || time.Since(l.held) > (leases-1)*c.o.Tend {
 			c.drop(name, l)
-		case l.over():
-			c.drop(name, l) // after an error of the store; the next look starts it again
-		default:
-			held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend)
-			if held {
-				l.renewed()
-				l.saveReport(ctx)
-			} else if err == nil || l.lost((leases-1)*c.o.Tend) {
-				c.drop(name, l)
-			}
 		}
 	}
 	for name, set := range configured {
-		if !Inbound(set) || c.line(name) != nil {
+		if !Inbound(set) || c.lines[name] != nil {
 			continue
 		}
 		if held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend); err != nil || !held {
@@ -200,30 +194,11 @@ func (c *Channels) look(ctx context.Context) {
 	}
 }
 
-func (c *Channels) copied() map[string]*line {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make(map[string]*line, len(c.lines))
-	for name, l := range c.lines {
-		all[name] = l
-	}
-	return all
-}
-
-func (c *Channels) line(name string) *line {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lines[name]
-}
-
+// drop ends a line.
 func (c *Channels) drop(name string, l *line) {
 	c.mu.Lock()
 	delete(c.lines, name)
 	c.mu.Unlock()
-	c.stop(name, l)
-}
-
-func (c *Channels) stop(name string, l *line) {
 	l.close()
 	c.o.Host.Leave(name)
 }
@@ -237,17 +212,19 @@ type reader interface {
 func (c *Channels) Posted(
 	ctx context.Context, name string, header func(name string) string, body []byte,
 ) (again bool, err error) {
-	l := c.line(name)
-	if l == nil {
-		if set, ok := c.o.Host.Config().Channels[name]; ok && Inbound(set) {
-			err := toolcrib.Errorf(toolcrib.CodeOverloaded, "channel %s is not ready here; try again later", name)
-			err.RetryAfter = c.o.Tend
-			return false, err
-		}
-		return false, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
+	c.mu.Lock()
+	l := c.lines[name]
+	c.mu.Unlock()
+	if l == nil && Inbound(c.o.Host.Config().Channels[name]) {
+		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "channel %s is not ready here; try again later", name)
+		err.RetryAfter = c.o.Tend
+		return false, err
 	}
-	from, ok := l.api.(reader)
-	if !ok {
+	var from reader
+	if l != nil {
+		from, _ = l.api.(reader)
+	}
+	if from == nil {
 		return false, toolcrib.Errorf(toolcrib.CodeNotFound, "there is no such channel")
 	}
 	m, err := from.Read(header, body)

@@ -34,16 +34,16 @@ var verbs = map[string]verb{
 
 // buttons returns the buttons of a question. Each has the command that the same answer has as a text.
 func (a *asked) buttons(v *api.Approval) []channel.Button {
-	token := func(label, verb string) channel.Button {
-		return channel.Button{Label: label, Token: verb + " " + a.Code}
-	}
+	deny := channel.Button{Label: "Deny", Token: "deny " + a.Code}
 	switch {
 	case v.Kind == journal.ApprovalInDoubt:
-		return []channel.Button{token("Run it again", "retry"), token("It did not happen", "not-happened")}
+		return []channel.Button{
+			{Label: "Run it again", Token: "retry " + a.Code}, {Label: "It did not happen", Token: "not-happened " + a.Code},
+		}
 	case v.Kind == journal.ApprovalCall && !a.Partly:
-		return []channel.Button{token("Approve", "approve"), token("Deny", "deny")}
+		return []channel.Button{{Label: "Approve", Token: "approve " + a.Code}, deny}
 	}
-	return []channel.Button{token("Deny", "deny")}
+	return []channel.Button{deny}
 }
 
 const help = "Write what you want done; each chat and thread is a conversation of its own.\n" +

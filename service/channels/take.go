@@ -99,8 +99,9 @@ type line struct {
 
 	taking sync.Mutex // one batch at a time
 
+	held time.Time // when the lease was last renewed; of tend
+
 	mu     sync.Mutex
-	held   time.Time // when the lease was last renewed
 	state  state
 	queued int
 	seq    int64
@@ -178,22 +179,6 @@ func (l *line) close() {
 	l.end(errEnded)
 	l.mu.Unlock()
 	l.all.Wait()
-}
-
-// over reports whether the line has stopped by itself.
-func (l *line) over() bool { return l.ctx.Err() != nil }
-
-func (l *line) renewed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = time.Now()
-}
-
-// lost reports whether the lease was not renewed for so long.
-func (l *line) lost(after time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Since(l.held) > after
 }
 
 func (l *line) folder() string { return Folder + "/" + l.name }

@@ -76,13 +76,13 @@ func (l *line) question(v *api.Approval, a *asked) string {
 	fmt.Fprintf(&b, "%s (%s): agent %s for %s\n", what, a.Code, shown(v.Agent), shown(v.User))
 	open := v.Open()
 	switch {
-	case v.Kind == journal.ApprovalInput && len(v.Calls) == 0:
-		fmt.Fprintf(&b, "\n%s\nA higher limit is set on the page or the command line.\n", shown(v.Reason))
-	case v.Kind == journal.ApprovalInput:
+	case a.Question:
 		fmt.Fprintf(&b, "\n%s\n", guard.Visible(v.Question))
 		if len(v.Schema) > 0 && string(v.Schema) != "null" {
 			fmt.Fprintf(&b, "Schema of the answer: %s\n", guard.Visible(string(v.Schema)))
 		}
+	case v.Kind == journal.ApprovalInput:
+		fmt.Fprintf(&b, "\n%s\nA higher limit is set on the page or the command line.\n", shown(v.Reason))
 	}
 	for _, c := range v.Calls {
 		if v.Kind == journal.ApprovalInput || !slices.Contains(open, c.ID) {
@@ -111,19 +111,20 @@ func lines(arguments json.RawMessage) string {
 
 // ways returns how a question is decided.
 func (l *line) ways(v *api.Approval, a *asked) string {
-	text := ""
-	switch {
-	case v.Kind == journal.ApprovalInDoubt:
-		text = "Answer: retry " + a.Code + ", or not-happened " + a.Code + "."
-	case v.Kind == journal.ApprovalInput && len(v.Calls) > 0:
-		text = "Answer: reply to this message, or answer " + a.Code + " TEXT, or deny " + a.Code + "."
-	case v.Kind == journal.ApprovalInput || a.Partly:
-		text = "Answer: deny " + a.Code + " REASON."
-	default:
-		text = "Answer: approve " + a.Code + ", or deny " + a.Code + " REASON."
+	var ways []string
+	if a.Question {
+		ways = []string{"reply to this message", "answer " + a.Code + " TEXT"}
 	}
-	if at := l.page(v.ID); at != "" {
-		text += "\n" + at
+	for _, b := range a.buttons(v) {
+		ways = append(ways, b.Token)
+	}
+	text := "Answer: " + strings.Join(ways, ", or ")
+	if v.Kind != journal.ApprovalInDoubt { // the last way is to deny
+		text += " REASON"
+	}
+	text += "."
+	if origin := l.o.Host.Config().Server.Origin; origin != "" { // its page only shows it
+		text += "\n" + origin + "/approvals/" + v.ID
 	}
 	return text
 }
@@ -132,14 +133,6 @@ func (l *line) ways(v *api.Approval, a *asked) string {
 func (l *line) partly(v *api.Approval, a *asked) string {
 	return "… The rest is too long to be shown here, so this cannot be approved here (toolcrib approvals show " +
 		toolcrib.ShortID(v.ID) + ").\n" + l.ways(v, a)
-}
-
-// page returns the address of the page of an approval, which only shows it, or "".
-func (l *line) page(approval string) string {
-	if origin := l.o.Host.Config().Server.Origin; origin != "" {
-		return origin + "/approvals/" + approval
-	}
-	return ""
 }
 
 // waitsFor returns what a message waits for.
