@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -29,12 +30,13 @@ const chatName = "llm.chat"
 // frames are token {text}, tool_call_delta {id, name, arguments_delta}, tool_call {id, name, arguments} and notice
 // {code, message}; the result is [ChatResult]. The results of tools come in one of two ways, which lead to the same
 // answer: in a further call, whose messages end with those of the model and of the tools; or, with tool_results
-// stream, as frames tool_result {tool_call_id, body} of the same call, which then ends with the answer.
+// stream, as frames tool_result {tool_call_id, body} of the same call, which then ends with the answer. Unknown fields
+// are errors.
 type Chat struct {
-	Params struct {
-		Model string `json:"model,omitempty"` // one of the params.model of the offer; "" means the agent's
-	} `json:"params"`
-	Input struct {
+	// Params are the model, one of the params.model of the offer ("" means the agent's), other params of the offer, and
+	// ctx and modalities, which are not used.
+	Params map[string]any `json:"params"`
+	Input  struct {
 		Messages    []ChatMessage   `json:"messages"`
 		Tools       []ChatTool      `json:"tools,omitempty"`
 		Choice      json.RawMessage `json:"tool_choice,omitempty"` // auto, none, required, or {name}
@@ -52,7 +54,8 @@ type Chat struct {
 
 // ChatMessage is a message of a [Chat].
 type ChatMessage struct {
-	Role    string          `json:"role"` // system, user, assistant or tool
+	Role    string          `json:"role"`           // system, user, assistant or tool
+	Name    string          `json:"name,omitempty"` // is not used
 	Content json.RawMessage `json:"content,omitempty"`
 	Calls   []ChatCall      `json:"tool_calls,omitempty"`
 	CallID  string          `json:"tool_call_id,omitempty"`
@@ -84,7 +87,7 @@ type ChatOutput struct {
 	Calls   []ChatCall  `json:"tool_calls"`
 }
 
-// ChatMeta is about an answer. StopReason is end, max_tokens or tool_calls.
+// ChatMeta is about an answer. StopReason is end, max_tokens, stop_sequence or tool_calls.
 type ChatMeta struct {
 	Model      string `json:"model"`
 	TokensIn   int64  `json:"tokens_in"`
@@ -117,6 +120,7 @@ func (f *front) chats(d bus.Descriptor, agentName string) (all []capability) {
 type conversation struct {
 	*served
 	in     Chat
+	model  string // "" means the agent's
 	ask    *openai.Ask
 	before toolcrib.Usage
 	ids    map[string]string // of calls, as the caller reads them
@@ -125,20 +129,18 @@ type conversation struct {
 }
 
 func (f *front) chat(d *bus.Descriptor, agentName string) nodes.Serve {
-	models := d.Params["model"]
 	return func(ctx context.Context, who toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
 		began := time.Now()
 		v := &conversation{ids: map[string]string{}}
-		if err := json.Unmarshal(x.Body, &v.in); err != nil {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body does not have the form of llm.chat: %v", err)
-		}
-		var err error
-		if v.ask, err = v.in.read(); err != nil {
+		err := decode(x.Body, &v.in)
+		if err != nil {
 			return nil, err
 		}
-		if m := v.in.Params.Model; m != "" && !slices.Contains(models, any(m)) {
-			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest,
-				"params.model: %+q is not offered; offered are %q, and the node's choice without it", guard.Clip(m, 64), models)
+		if v.model, err = modelOf(v.in.Params, d.Params); err != nil {
+			return nil, err
+		}
+		if v.ask, err = v.in.read(); err != nil {
+			return nil, err
 		}
 		if err := v.start(ctx, f, who, x, agentName); err != nil {
 			return nil, err
@@ -161,6 +163,22 @@ func (f *front) chat(d *bus.Descriptor, agentName string) nodes.Serve {
 	}
 }
 
+// modelOf returns the model that params name, or "". offered are the params of the offer.
+func modelOf(params map[string]any, offered map[string][]any) (string, error) {
+	for name := range params {
+		if _, known := offered[name]; !known && !slices.Contains([]string{"model", "ctx", "modalities"}, name) {
+			return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "unknown field %+q of params", guard.Clip(name, 64))
+		}
+	}
+	m := params["model"]
+	if m == nil || m == "" || slices.Contains(offered["model"], m) {
+		text, _ := m.(string)
+		return text, nil
+	}
+	return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "params.model: %+q is not offered; offered are %q, and the node's "+
+		"choice without it", guard.Clip(fmt.Sprint(m), 64), offered["model"])
+}
+
 // start finds the run that waits for the results in the call, or starts one.
 func (v *conversation) start(
 	ctx context.Context, f *front, who toolcrib.Principal, x *bus.Exchange, agentName string,
@@ -176,7 +194,7 @@ func (v *conversation) start(
 		Agent: agentName, Messages: v.ask.Messages, MessageFiles: v.ask.Files, ClientTools: v.ask.Tools, Tools: []string{},
 		Asked: v.ask.Digest(), Replaces: waiting.run,
 	}
-	r.Model, r.ToolChoice = v.in.Params.Model, v.ask.Choice
+	r.Model, r.ToolChoice = v.model, v.ask.Choice
 	r.Answering = policy.Answering{
 		System: v.ask.System, Temperature: v.ask.Temperature, MaxOutputTokens: v.ask.MaxOutputTokens,
 		Schema: v.ask.Schema, Reasoning: v.in.Input.Reasoning,
@@ -382,7 +400,10 @@ func (t *teller) End(o *openai.Outcome) error {
 	}
 	m := &t.result.Meta
 	m.TokensIn, m.TokensOut, m.StopReason = o.Usage.InputTokens, o.Usage.OutputTokens, "end"
-	if o.Cut {
+	switch {
+	case o.Stopped:
+		m.StopReason = "stop_sequence"
+	case o.Cut:
 		m.StopReason = "max_tokens"
 	}
 	t.result.Output = ChatOutput{Message: ChatMessage{Role: "assistant", Content: text}, Calls: []ChatCall{}}
@@ -477,6 +498,8 @@ func (in *Chat) read() (*openai.Ask, error) {
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "input.%s", wrong)
 	case err != nil:
 		return nil, err
+	case ask.Choice != nil && ask.Choice.Mode == toolcrib.ChoiceRequired && len(ask.Tools) == 0:
+		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "input.tool_choice: required needs tools")
 	case ask.Choice != nil && ask.Choice.Mode == toolcrib.ChoiceName &&
 		!slices.ContainsFunc(ask.Tools, func(t toolcrib.Spec) bool { return t.Name == ask.Choice.Name }):
 		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "input.tool_choice: there is no tool %q", ask.Choice.Name)

@@ -15,6 +15,7 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -346,6 +347,21 @@ func codeOf(status toolcrib.ResultStatus, isError bool, reason toolcrib.Reason) 
 		return toolcrib.CodePartition
 	}
 	return toolcrib.CodeInternal
+}
+
+// decode decodes the body of a call. Unknown fields are errors.
+func decode(body json.RawMessage, to any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(to)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong):
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: must not be of type %s", wrong.Field, wrong.Value)
+	case err != nil:
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s", guard.Clip(strings.TrimPrefix(err.Error(), "json: "), 256))
+	}
+	return nil
 }
 
 // envelope is the body of a call.

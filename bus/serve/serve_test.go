@@ -176,23 +176,32 @@ models: {bare: {provider: play, model: bare, tools: none}}
 agents: {default: {model: play/x}, bare: {model: bare}}
 bus: {offers: {llm.chat@2.0: {agent: default, params: {model: [bare, play/y]}}}}
 `, map[string]string{"script.yaml": `- {text: "Plain."}`})
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		what, params, input string
 		code                toolcrib.Code
-		want, notice        string
+		want, notice        string // want is the answer, or a part of the error
 	}{
 		{"none", "", `{"messages":[` + question + `],"tool_choice":"none",` + chatTools + `}`, "", "Plain.", ""},
 		{"another model", `{"model":"play/y"}`, `{"messages":[` + question + `]}`, "", "Plain.", ""},
 		{"without frames", "", `{"messages":[` + question + `],"stream":false}`, "", "Plain.", "-"},
 		{"a model without tools", `{"model":"bare"}`, `{"messages":[` + question + `],` + chatTools + `}`, "", "Plain.", "tools_ignored"},
 		{"required of it", `{"model":"bare"}`, `{"messages":[` + question + `],"tool_choice":"required",` + chatTools + `}`, "", "Plain.", "tools_ignored"},
-		{"a tool that is not declared", "", `{"messages":[` + question + `],"tool_choice":{"name":"other"},` + chatTools + `}`, toolcrib.CodeBadRequest, "", ""},
+		{"a stop text", "", `{"messages":[` + question + `],"stop":["ai"]}`, "", "Pl", ""},
+		{"params and fields that are not used", `{"ctx":4096,"modalities":["text"]}`, `{"messages":[` + question + `],"top_p":0.9,"seed":1}`, "", "Plain.", ""},
+		{"a tool that is not declared", "", `{"messages":[` + question + `],"tool_choice":{"name":"other"},` + chatTools + `}`, toolcrib.CodeBadRequest, "no tool \"other\"", ""},
+		{"required without tools", "", `{"messages":[` + question + `],"tool_choice":"required"}`, toolcrib.CodeBadRequest, "required needs tools", ""},
+		{"a tool without tools", "", `{"messages":[` + question + `],"tool_choice":{"name":"other"}}`, toolcrib.CodeBadRequest, "no tool \"other\"", ""},
+		{"a misspelt field", "", `{"messages":[` + question + `],"max_token":7}`, toolcrib.CodeBadRequest, `unknown field "max_token"`, ""},
+		{"a misspelt field of a message", "", `{"messages":[{"role":"user","contents":"Where?"}]}`, toolcrib.CodeBadRequest, `"contents"`, ""},
+		{"a misspelt param", `{"modle":"play/y"}`, `{"messages":[` + question + `]}`, toolcrib.CodeBadRequest, `"modle" of params`, ""},
+		{"a field of another type", "", `{"messages":[` + question + `],"max_tokens":"7"}`, toolcrib.CodeBadRequest, "input.max_tokens: must not be of type string", ""},
 		{"a model that is not offered", `{"model":"play/z"}`, `{"messages":[` + question + `]}`, toolcrib.CodeNotFound, "", ""},
 		{"no messages", "", `{"messages":[]}`, toolcrib.CodeBadRequest, "", ""},
 		{"a result without a call", "", `{"messages":[` + question + `,{"role":"tool","tool_call_id":"x","content":"y"}]}`, toolcrib.CodeBadRequest, "", ""},
 		{"a name with a dot", "", `{"messages":[` + question + `],"tools":[{"name":"rag.query"}]}`, toolcrib.CodeBadRequest, "", ""},
 	} {
-		x, err := h.node.Open(t.Context(), request(t, "llm.chat@2.0", tt.params, tt.input))
+		version := []string{"1.0", "2.0"}[i%2]
+		x, err := h.node.Open(t.Context(), request(t, "llm.chat@"+version, tt.params, tt.input))
 		var out json.RawMessage
 		var seen []string
 		for err == nil {
@@ -204,12 +213,15 @@ bus: {offers: {llm.chat@2.0: {agent: default, params: {model: [bare, play/y]}}}}
 		if errors.Is(err, io.EOF) {
 			out, err = x.Result(t.Context())
 		}
-		if toolcrib.CodeOf(err) != tt.code {
-			t.Errorf("%s: %v, want %q", tt.what, err, tt.code)
+		if toolcrib.CodeOf(err) != tt.code || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q %q", tt.what, err, tt.code, tt.want)
 		}
 		var done chatDone
 		if err == nil && (json.Unmarshal(out, &done) != nil || done.Output.Message.Content != tt.want) {
 			t.Errorf("%s: %s", tt.what, out)
+		}
+		if stopped := done.Meta.StopReason == "stop_sequence"; stopped != (tt.what == "a stop text") {
+			t.Errorf("%s: it ends with %s", tt.what, done.Meta.StopReason)
 		}
 		all := strings.Join(seen, " ")
 		if tt.notice == "-" && len(seen) > 0 || tt.notice != "-" && !strings.Contains(all, tt.notice) {

@@ -29,7 +29,8 @@ func callDescriptor() bus.Descriptor {
 
 // toolCall is the body of llm.tools.call@1.0.
 type toolCall struct {
-	Input struct {
+	Params json.RawMessage `json:"params"` // are not used
+	Input  struct {
 		CallID string `json:"tool_call_id"`
 		Target string `json:"target_capability"`
 		Body   struct {
@@ -43,8 +44,8 @@ type toolCall struct {
 // it sees the whole way.
 func (f *front) callTool(ctx context.Context, _ toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
 	var in toolCall
-	if err := json.Unmarshal(x.Body, &in); err != nil {
-		return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "the body does not have the form of llm.tools.call: %v", err)
+	if err := decode(x.Body, &in); err != nil {
+		return nil, err
 	}
 	name, err := bus.ParseName(in.Input.Target)
 	if err != nil {

@@ -190,11 +190,12 @@ func (t *Teller) reply(v *journal.MessageView) error {
 
 // Outcome is the end of an answer.
 type Outcome struct {
-	Text  string // text of the last reply
-	Calls []Call // calls for the client
-	Cut   bool   // whether a limit ended it
-	Usage toolcrib.Usage
-	Extra Extra
+	Text    string // text of the last reply
+	Calls   []Call // calls for the client
+	Cut     bool   // whether a limit ended it
+	Stopped bool   // whether the text ends before one of [Ask.Stop]
+	Usage   toolcrib.Usage
+	Extra   Extra
 }
 
 // Call is a call for the client.
@@ -243,7 +244,9 @@ func (t *Teller) Over(run toolcrib.RunID, place func(id string) int, waits func(
 			return err
 		}
 	}
+	all := len(o.Text)
 	o.Text = t.stop.before(o.Text)
+	o.Stopped = len(o.Text) < all
 	if p := o.Extra.Pending; p != nil && len(o.Calls) == 0 {
 		if err := t.end(); err != nil {
 			return err
