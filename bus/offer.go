@@ -143,12 +143,16 @@ func (n *Node) visible(trust toolcrib.Trust, claims *access.Claims, self bool) [
 	n.mu.Unlock()
 	var visible []*offer
 	for _, o := range all {
-		covered := claims == nil || claims.Scope.Offers(access.Target{Capability: o.Name.String()}) == nil
-		if covered && o.permits(trust, self) {
+		if o.visible(trust, claims, self) {
 			visible = append(visible, o)
 		}
 	}
 	return visible
+}
+
+func (d *Descriptor) visible(trust toolcrib.Trust, claims *access.Claims, self bool) bool {
+	covered := claims == nil || claims.Scope.Offers(access.Target{Capability: d.Name.String()}) == nil
+	return covered && d.permits(trust, self)
 }
 
 // permits reports whether a caller with this trust may call the capability; self says that it is this node.
@@ -156,13 +160,18 @@ func (d *Descriptor) permits(trust toolcrib.Trust, self bool) bool {
 	return self && d.Trust == TrustSelf || d.Trust != TrustSelf && trust.Rank() >= max(1, d.Trust.Rank())
 }
 
+// NodeList describes node.list@1.0, which every node serves.
+func NodeList() Descriptor {
+	return Descriptor{
+		Name: listName, Stability: Stable, MaxConcurrent: DefaultMaxConcurrent, Trust: toolcrib.TrustMember,
+		Description: "Lists this node and those that it trusts and has heard from lately, with the capabilities that it knows.",
+		Timeout:     DefaultTimeout, Idempotent: true, Effect: toolcrib.EffectReadOnly,
+	}
+}
+
 // builtin offers what each node has: the list of its offers, and that of its peers.
 func (n *Node) builtin() {
-	list := Descriptor{
-		Name: listName, Description: "Lists the nodes that this one has heard of lately, itself first.", Stability: Stable,
-		MaxConcurrent: DefaultMaxConcurrent, Trust: toolcrib.TrustMember, Timeout: DefaultTimeout, Idempotent: true,
-		Effect: toolcrib.EffectReadOnly,
-	}
+	list := NodeList()
 	offers := list
 	offers.Name, offers.Trust, offers.MaxConcurrent = offersName, "", 64
 	offers.Description = "Lists the capabilities that the caller may call."
@@ -218,25 +227,31 @@ type neighbour struct {
 	Node         Key       `json:"node"`
 	Name         string    `json:"name"`
 	Load         float64   `json:"load"`
-	Capabilities []string  `json:"capabilities"` // names, without those that the caller may not call here
+	Capabilities []string  `json:"capabilities"` // that this node may call, and the trust in the caller suffices for
 	Seen         time.Time `json:"seen"`
 }
 
-const maxNeighbours = 200
+// Bounds of node.list.
+const (
+	maxNeighbours = 200
+	maxNamed      = 200 // capabilities of a node
+)
 
 func (n *Node) listPeers(_ context.Context, x *Exchange) (json.RawMessage, error) {
-	const most = 200 // names of a node
-	self := neighbour{Node: n.self.Node, Name: n.o.Name, Seen: n.o.Now().UTC()}
-	for _, o := range n.visible(x.Caller.Trust, x.Caller.Claims, false) {
-		if len(self.Capabilities) < most {
-			self.Capabilities = append(self.Capabilities, o.Name.String())
+	offers := map[Key][]string{}
+	for _, k := range n.Known() {
+		if names := offers[k.Node]; len(names) < maxNamed && k.visible(x.Caller.Trust, x.Caller.Claims, false) {
+			offers[k.Node] = append(names, k.Name.String())
 		}
 	}
-	all := []neighbour{self}
+	all := []neighbour{{Node: n.self.Node, Name: n.o.Name, Seen: n.o.Now().UTC()}}
 	for _, p := range n.Peers() {
 		if p.Trust.Rank() > 0 && len(all) < maxNeighbours {
 			all = append(all, neighbour{Node: p.Node, Name: p.Name, Load: p.Load, Seen: p.Seen})
 		}
+	}
+	for i := range all {
+		all[i].Capabilities = append([]string{}, offers[all[i].Node]...)
 	}
 	return json.Marshal(map[string]any{"nodes": all})
 }

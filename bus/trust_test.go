@@ -3,6 +3,8 @@ package bus_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/toolcrib/toolcrib"
@@ -232,6 +234,43 @@ func TestOffersAreListedByTrust(t *testing.T) {
 		code(t, err, toolcrib.CodeNotFound)
 		if _, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.member@1.0"), To: b.key}); err != nil {
 			t.Errorf("a call to a given node: %v", err)
+		}
+	})
+}
+
+// node.list has the capabilities of each node that the one which is asked knows, as far as its caller may call them.
+func TestNodeList(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b, c := net.join(t, 0), net.join(t, 1), net.join(t, 2)
+		a.offer(t, "test.own@1.0", echo)
+		b.offer(t, "test.member@1.0", echo)
+		b.offer(t, "test.trusted@1.0", echo, required(toolcrib.TrustTrusted))
+		b.setTrust(a.key, toolcrib.TrustAnchor)
+		settle()
+		for caller, want := range map[*member]string{a: "test.member@1.0 test.trusted@1.0", c: "test.member@1.0"} {
+			raw, err := caller.Call(t.Context(), bus.Request{Name: name(t, "node.list@1.0"), To: a.key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var listed struct {
+				Nodes []struct {
+					Node         bus.Key
+					Capabilities []string
+				}
+			}
+			if err := json.Unmarshal(raw, &listed); err != nil {
+				t.Fatal(err)
+			}
+			got := map[bus.Key]string{}
+			for _, n := range listed.Nodes {
+				if got[n.Node] = strings.Join(n.Capabilities, " "); n.Capabilities == nil {
+					t.Errorf("%s has no list", n.Node)
+				}
+			}
+			if all := map[bus.Key]string{a.key: "test.own@1.0", b.key: want, c.key: ""}; !maps.Equal(got, all) {
+				t.Errorf("listed %v, want %v", got, all)
+			}
 		}
 	})
 }

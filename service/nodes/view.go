@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -110,12 +111,16 @@ func (i *Instance) Capabilities(
 		}
 	}
 	all = []Capability{}
-	for _, k := range i.Known() {
+	own := bus.Known{
+		Descriptor: bus.NodeList(), Node: i.Key(), NodeName: i.nodes.Name(), Local: true, Trust: toolcrib.TrustAnchor,
+	}
+	for _, k := range append([]bus.Known{own}, i.Known()...) {
 		if of != "" && of != k.Node {
 			continue
 		}
 		all = append(all, Capability{k.Descriptor, k.Node, k.NodeName, k.Local, k.Trust, k.SchemaHash()})
 	}
+	slices.SortStableFunc(all, func(a, b Capability) int { return strings.Compare(a.Name.Name, b.Name.Name) })
 	return all, nil
 }
 

@@ -38,7 +38,7 @@ func Predefined(enabled []string) []Options {
 		},
 		{
 			Name: "find_neighbour", Capability: one("node.list"), Effect: read, Parameters: object("", ""),
-			Description: "List the nodes that are connected now, and what they offer.",
+			Description: "List this node and the trusted ones that are connected now, and the capabilities that they offer to it.",
 		},
 		{
 			Name: "describe_image", Capability: one("img.describe"), Effect: read, Description: "Describe an image.",
