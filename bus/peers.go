@@ -67,7 +67,7 @@ type list struct {
 	offers []Descriptor
 }
 
-// Peer is another node that was heard of lately.
+// Peer is another node, heard from lately.
 type Peer struct {
 	Node         Key            `json:"node"`
 	Name         string         `json:"name"`
@@ -184,7 +184,7 @@ func (n *Node) drop(at Address) {
 	}
 }
 
-// makeRoom removes a peer if there are too many: the unknown one that was not heard of for longest, or if all are
+// makeRoom removes a peer if there are too many: the unknown one not heard from for longest, or if all are
 // known, any such. It needs the lock.
 func (n *Node) makeRoom() {
 	if len(n.peers) < maxPeers {
@@ -217,7 +217,7 @@ func (n *Node) trustIn(ctx context.Context, node Key) (toolcrib.Trust, error) {
 	return trust, nil
 }
 
-// expire removes peers that were not heard of, and what else is kept for a time only.
+// expire removes peers not heard from, and what else is kept for a time only.
 func (n *Node) expire(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -256,7 +256,7 @@ func (n *Node) fixed(c *call) (r route, ok bool, err error) {
 		}
 	}
 	if best == nil {
-		return r, false, toolcrib.Errorf(toolcrib.CodeNotFound, "the node %s was not heard of in the last minute", guard.Clip(string(c.to), 64))
+		return r, false, toolcrib.Errorf(toolcrib.CodeNotFound, "the node %s was not heard from in the last minute", guard.Clip(string(c.to), 64))
 	}
 	d := &Descriptor{Name: c.name, MaxConcurrent: mostConcurrent, Timeout: cmp.Or(c.timeout, DefaultTimeout)}
 	return route{d, Address{best.Node, best.Instance}, nil, best}, true, nil

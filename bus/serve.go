@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -219,8 +220,8 @@ func (n *Node) admit(ctx context.Context, x *Exchange, in *incoming, o *offer) e
 		c.Lineage = append(c.Lineage, h.Hop)
 	}
 	refused := func() error {
-		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s needs trust %q, and the call has %q: that of the node or user with the "+
-			"least on its way", o.Name, o.Trust, least(c.Trust, own))
+		return toolcrib.Errorf(toolcrib.CodeUnauthorized, "%s needs trust %q; this call has %q, the lowest of the nodes and users "+
+			"that it passes", o.Name, o.Trust, cmp.Or(least(c.Trust, own), "unknown"))
 	}
 	if in.Token == "" && !o.open() && !o.permits(least(c.Trust, own), self) {
 		return refused() // nothing of it is remembered

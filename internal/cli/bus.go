@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,11 +38,8 @@ func (a *app) tellBus(s *nodes.Status) {
 	case !s.Connected:
 		state = "not connected: " + s.Problem
 	}
-	offers := "none"
-	if len(s.Offers) > 0 {
-		offers = strings.Join(s.Offers, ", ")
-	}
-	a.fields(7, "node", s.Name, "key", string(s.Key), "bus", state, "offers", offers)
+	offers := func(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }
+	a.fields(7, "node", s.Name, "key", string(s.Key), "bus", state, "offers", offers(s.Offers))
 	for _, v := range s.Invites {
 		text := fmt.Sprintf("%s for one node, as %s, until %s", v.ID, v.Trust, minute(v.Expires))
 		if v.Name != "" {
@@ -56,7 +55,7 @@ func (a *app) tellBus(s *nodes.Status) {
 	for _, p := range s.Peers {
 		rows = append(rows, []string{
 			guard.Visible(p.Title()), nodes.LevelText(p.Trust), fmt.Sprintf("%.0f %%", 100*p.Load),
-			strings.Join(p.Offers, ","), day(p.Seen), string(p.Node),
+			offers(p.Offers), day(p.Seen), string(p.Node),
 		})
 	}
 	for _, e := range s.Absent {
@@ -75,20 +74,14 @@ func (a *app) tellBus(s *nodes.Status) {
 
 func (a *app) busCapabilitiesCommand(cmd *cobra.Command) {
 	node := cmd.Flags().String("node", "", "")
-	all := cmd.Flags().Bool("all", false, "")
 	listing(a, cmd, a.forAdministrators(a.reading), "CAPABILITY|NODE|NEEDS|TRUST|+DESCRIPTION",
 		func(c call) ([]nodes.Capability, error) {
-			found, err := c.at.BusCapabilities(c, c.who, *node)
-			if err != nil || *all {
-				return found, err
+			all, err := c.at.BusCapabilities(c, c.who, *node)
+			other := func(k nodes.Capability) bool { return !k.Local }
+			if err == nil && *node == "" && !slices.ContainsFunc(all, other) {
+				a.notice("no other node offers this one anything; `toolcrib bus status` shows which it trusts")
 			}
-			var trusted []nodes.Capability
-			for _, k := range found {
-				if k.Local || k.NodeTrust != toolcrib.TrustUnknown {
-					trusted = append(trusted, k)
-				}
-			}
-			return trusted, nil
+			return all, err
 		},
 		func(k *nodes.Capability) []string {
 			trust := nodes.LevelText(k.NodeTrust)
@@ -384,7 +377,7 @@ func (a *app) busTokenIssueCommand(cmd *cobra.Command) {
 	flags.StringVar(&q.Label, "label", "", "")
 	a.answering(cmd, nil, func(c call) (any, func(), error) {
 		if q.For == "" {
-			return nil, nil, usagef("--for is missing: the key of a node, its name, or '*' for any bearer")
+			return nil, nil, usagef("--for is missing: the key of a node, its name, or '*' for anyone who has the token")
 		}
 		if len(q.Capabilities) == 0 {
 			return nil, nil, usagef("--capability is missing, such as --capability rag.query@1.0")

@@ -77,7 +77,7 @@ func guides() map[string]guide {
 		}},
 		"docs/bus.md": {nats: true, lines: map[string]how{
 			"toolcrib --config laptop.yaml bus capabilities":                                              {prints: `rag\.query@1\.0`},
-			`toolcrib --config laptop.yaml tools call search_corpus --args '{"query": "patent license"}'`: {prints: "patent license"},
+			`toolcrib --config laptop.yaml tools call search_corpus --args '{"query": "patent license", "k": 5}'`: {prints: "patent license"},
 			`toolcrib --config laptop.yaml run "What files are here?"`:                                    {prints: "list_directory"},
 		}},
 		"docs/people.md": {},

@@ -63,7 +63,7 @@ func (d *Doctor) checkNode(ctx context.Context, who toolcrib.Principal) (detail,
 		unknown = unknown || p.Trust == toolcrib.TrustUnknown
 	}
 	for _, e := range s.Absent {
-		detail += fmt.Sprintf("\n%s: %s; was not heard of", e.Name, nodes.LevelText(e.Trust))
+		detail += fmt.Sprintf("\n%s: %s; not heard from", e.Name, nodes.LevelText(e.Trust))
 	}
 	switch {
 	case skewed:

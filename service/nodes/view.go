@@ -23,12 +23,12 @@ type Status struct {
 	Connected bool     `json:"connected"`
 	Problem   string   `json:"problem,omitempty"` // why it is not connected
 	Offers    []string `json:"offers"`            // capabilities
-	Peers     []Peer   `json:"peers"`             // other nodes that were heard of lately
+	Peers     []Peer   `json:"peers"`             // other nodes, heard from lately
 	Absent    []Entry  `json:"absent"`            // nodes of the register that were not
 	Invites   []Invite `json:"invites"`           // that are not used, and have not expired
 }
 
-// Peer is another node that was heard of lately.
+// Peer is another node, heard from lately.
 type Peer struct {
 	bus.Peer
 	Registered string   `json:"registered"` // its name in the register; "" if it was never there
@@ -176,7 +176,7 @@ type CallRequest struct {
 	Frame func(bus.Frame) error // is called with each frame of a stream; may be nil
 }
 
-// findTime bounds how long a new instance waits for a capability, or a node, that it has not heard of.
+// findTime bounds how long a new instance waits for a capability, or a node, that it has not heard from.
 const findTime = 3 * time.Second
 
 // CallFor makes a call, for administrators: it does not pass the gate of this node, and the other node sees who asks.
@@ -236,7 +236,7 @@ func (i *Instance) Listen(ctx context.Context) {
 	}
 }
 
-// await waits until a capability is known that serves a call, or the node was heard of that a call with a token is for.
+// await waits until a capability is known that serves a call, or the node that a call with a token is for was heard from.
 func (i *Instance) await(ctx context.Context, r bus.Request) {
 	ctx, cancel := context.WithDeadline(ctx, i.opened.Add(findTime))
 	defer cancel()
@@ -251,7 +251,7 @@ func (i *Instance) await(ctx context.Context, r bus.Request) {
 	}
 }
 
-// heard reports whether a node was heard of lately.
+// heard reports whether a node was heard from lately.
 func (i *Instance) heard(node bus.Key) bool {
 	return slices.ContainsFunc(i.Peers(), func(p bus.Peer) bool { return p.Node == node })
 }

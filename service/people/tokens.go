@@ -306,13 +306,13 @@ func (s *People) FirstStart(ctx context.Context, who toolcrib.Principal) (token 
 func (s *People) subject(ctx context.Context, who toolcrib.Principal, r TokenRequest) (string, error) {
 	switch {
 	case r.Bearer && r.User != "":
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for any bearer")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token is either for a user or for anyone who has it")
 	case r.Bearer && r.Scope.SignIn:
 		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token that signs in is for a user")
 	case r.Bearer:
 		return access.Bearer, nil
 	case r.User == "" && standing.Local(who.User):
-		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token needs a user, or must be for any bearer")
+		return "", toolcrib.Errorf(toolcrib.CodeBadRequest, "a token needs a user, or must be for anyone who has it")
 	}
 	_, u, err := s.administered(ctx, who, cmp.Or(r.User, who.User))
 	if err != nil {
