@@ -78,11 +78,10 @@ func (n *Node) begin(ctx context.Context, c *call) (*Exchange, error) {
 		}
 		c.failed = err
 		unheard := errors.Is(err, ErrNobody)
-		if unheard {
+		refused := x != nil && x.refused()
+		if unheard || refused {
 			n.unbind(c)
 		}
-		refused := x != nil && x.refused()
-		c.unexecuted = unheard || refused
 		again := unheard || refused && toolcrib.CodeOf(err) == toolcrib.CodeNotFound ||
 			(refused || r.Idempotent) && elsewhere(err)
 		if ctx.Err() != nil || !again || len(c.tried) >= maxAttempts {

@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,4 +113,63 @@ func TestCancelWhileStarting(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+// Where calls with an ID were made is remembered for each node that makes them up to its share, and for ten minutes. A
+// call that may be repeated takes no place, and one of a session needs none.
+func TestBindingsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		none := func(context.Context, *Exchange) (json.RawMessage, error) { return nil, nil }
+		once, often := Descriptor{Name: Name{"test.once", 1, 0}}, Descriptor{Name: Name{"test.often", 1, 0}, Idempotent: true}
+		for _, d := range []Descriptor{once, often} {
+			if err := g.Offer(d, none); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := 0
+		call := func(d Descriptor, via *Exchange, session string) toolcrib.Code {
+			id++
+			x, err := g.Open(t.Context(), Request{ID: fmt.Sprint(id), Name: d.Name, Via: via, Session: session})
+			if err == nil {
+				_, err = x.Result(t.Context())
+			}
+			return toolcrib.CodeOf(err)
+		}
+		bound := func(want int) {
+			t.Helper()
+			g.Node.mu.Lock()
+			defer g.Node.mu.Unlock()
+			if total := g.stickyBy[g.Key()] + g.stickyBy["member"]; len(g.sticky) != want || total != want {
+				t.Errorf("%d bindings, %v, want %d", len(g.sticky), g.stickyBy, want)
+			}
+		}
+		via := &Exchange{serving: true, holder: "member"}
+		if code := call(often, nil, ""); code != "" {
+			t.Error(code)
+		}
+		bound(0)
+		if one, two := call(once, via, "s"), call(once, nil, ""); one != "" || two != "" {
+			t.Error(one, two)
+		}
+		bound(3)
+		g.Node.mu.Lock()
+		g.stickyBy["member"] += maxSticky/2 - 2
+		g.Node.mu.Unlock()
+		if code := call(once, via, ""); code != toolcrib.CodeCapacityExceeded {
+			t.Errorf("a call beyond the share: %q", code)
+		}
+		if code := call(often, via, "of its own"); code != "" {
+			t.Errorf("a session beyond the share: %q", code)
+		}
+		if code := call(once, nil, ""); code != "" {
+			t.Errorf("a call of the node itself: %q", code)
+		}
+		g.Node.mu.Lock()
+		g.stickyBy["member"] -= maxSticky/2 - 2
+		g.Node.mu.Unlock()
+		bound(4)
+		time.Sleep(11 * time.Minute)
+		bound(0)
+	})
 }

@@ -76,7 +76,8 @@ type Node struct {
 	routes      *routes      // nil if offers or peers have changed
 	changed     chan struct{}
 	health      map[place]*health
-	sticky      map[string]binding
+	sticky      map[bindingKey]binding
+	stickyBy    shares
 	traces      traces
 }
 
@@ -112,7 +113,7 @@ func New(o Options) (*Node, error) {
 		o: o, self: Address{o.Keys.Public(), rand.Text()}, cards: make(chan []byte, maxCards),
 		hurry: make(chan struct{}, 1), exchanges: map[exchangeID]*Exchange{}, offers: map[Name]*offer{},
 		kept: map[keptID]*keptCall{}, peers: map[Address]*peer{}, changed: make(chan struct{}), health: map[place]*health{},
-		sticky: map[string]binding{}, fetching: map[Key]bool{}, servedBy: shares{}, keptBy: shares{},
+		sticky: map[bindingKey]binding{}, stickyBy: shares{}, fetching: map[Key]bool{}, servedBy: shares{}, keptBy: shares{},
 		keptBytesBy: shares{}, reservedBy: shares{},
 		opening:  map[exchangeID][][]byte{},
 		opens:    make(chan []byte, maxOpening),
@@ -121,19 +122,19 @@ func New(o Options) (*Node, error) {
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
+	n.running.Go(n.watch)
 	if o.Transport == nil {
 		return n, nil
 	}
 	var err error
 	if n.leave, err = o.Transport.Receive(n.self, n.receive); err != nil {
-		n.stop(err)
+		n.Close()
 		return nil, err
 	}
 	n.running.Go(n.meet)
 	for range openers {
 		n.running.Go(n.unseal)
 	}
-	n.running.Go(n.watch)
 	return n, nil
 }
 
@@ -306,7 +307,7 @@ func (n *Node) watch() {
 			x.check(now)
 		}
 		n.expire(now)
-		if hurry && now.Sub(announced) >= cardLeast || ask || now.Sub(announced) >= cardEvery {
+		if n.o.Transport != nil && (hurry && now.Sub(announced) >= cardLeast || ask || now.Sub(announced) >= cardEvery) {
 			_ = n.o.Transport.Broadcast(n.card(ask, false)) // it is sent again
 			announced, ask, hurry = now, false, false
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,8 +42,8 @@ type call struct {
 	tried   map[Address]bool
 	failed  error // at the last of these
 
-	bound      bool // its ID was not used before
-	unexecuted bool // where it was tried last
+	holder Key  // of the share of bindings
+	first  bool // its ID was not used before
 }
 
 const (
@@ -51,7 +52,7 @@ const (
 	failureMS    = 1000
 	localMS      = 50
 	stickyLasts  = 10 * time.Minute
-	maxSticky    = 20_000
+	maxSticky    = 100_000
 	maxAttempts  = 5
 	callerExtra  = time.Second // that a caller waits longer than the handler may take
 	retrySoon    = time.Second
@@ -166,9 +167,9 @@ func (n *Node) newCall(r Request) (*call, error) {
 	if c.id == "" {
 		c.id = rand.Text()
 	}
-	c.from.Node = n.self.Node
+	c.from.Node, c.holder = n.self.Node, n.self.Node
 	if r.Via != nil {
-		c.lineage = r.Via.hops
+		c.lineage, c.holder = r.Via.hops, r.Via.holder
 		c.trace = cmp.Or(c.trace, r.Via.Trace)
 	}
 	if len(c.lineage) >= maxHops {
@@ -377,67 +378,87 @@ func (a *Alternatives) addParams(served map[string][]any, asked map[string]any) 
 
 // binding is where the calls of a session go, or a call that is made again.
 type binding struct {
-	at    Address
-	until time.Time
+	at     Address
+	until  time.Time
+	holder Key // of the share
 }
 
-// keys returns the keys of the call's bindings.
-func (c *call) keys() (keys []string) {
-	if c.keep {
-		keys = append(keys, "call\x00"+c.id)
-	}
-	if c.session != "" {
-		keys = append(keys, c.name.Name+"\x00"+c.session)
-	}
-	return keys
+// bindingKey is the hash of the ID of a call, or of its session and capability.
+type bindingKey [sha256.Size]byte
+
+func (c *call) keyOfID() bindingKey { return sha256.Sum256([]byte("call\x00" + c.id)) }
+
+func (c *call) keyOfSession() bindingKey {
+	return sha256.Sum256([]byte("session\x00" + c.name.Name + "\x00" + c.session))
 }
 
+// bound returns where the call was made before, or the last call of its session. It needs the lock.
 func (n *Node) bound(c *call, now time.Time) (Address, bool) {
-	for _, key := range c.keys() {
-		if b, ok := n.sticky[key]; ok && now.Before(b.until) {
-			return b.at, true
-		}
+	b, ok := n.sticky[c.keyOfID()]
+	if !c.keep || !ok {
+		b, ok = n.sticky[c.keyOfSession()]
+		ok = ok && c.session != ""
 	}
-	return Address{}, false
+	return b.at, ok && now.Before(b.until)
 }
 
-// bind has further calls of the session, and retries of the call, go to the same instance. It returns an error if a
-// call that must not be repeated was made at another one.
+// bind has retries of the call, and further calls of the session, go to the same instance. It returns an error if a call
+// that must not be repeated was made at another one. Where a call may be repeated, its ID takes no place.
 func (n *Node) bind(c *call, r route) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	for _, key := range c.keys() {
-		b, ok := n.sticky[key]
-		ofID := strings.HasPrefix(key, "call\x00")
-		retried := c.bound && c.unexecuted
-		if ok && ofID && now.Before(b.until) && b.at != r.at && !r.Idempotent && !retried {
+	if c.keep && !r.Idempotent {
+		b, before := n.sticky[c.keyOfID()]
+		switch {
+		case before && now.Before(b.until) && b.at != r.at:
 			return lost(errors.New("the call was made before, at an instance of a node that is gone"))
-		}
-		if !ok && len(n.sticky) >= maxSticky {
+		case !n.stick(c, c.keyOfID(), r, now):
 			return &toolcrib.Error{
-				Code: toolcrib.CodeCapacityExceeded, Message: "too many sessions are in use; try again later", RetryAfter: time.Minute,
+				Code: toolcrib.CodeCapacityExceeded, Message: "too many calls were made in the last minutes; try again later",
+				RetryAfter: time.Minute,
 			}
 		}
-		c.bound = c.bound || ofID && !ok
-		n.sticky[key] = binding{r.at, now.Add(stickyLasts)}
+		c.first = c.first || !before
+	}
+	if c.session != "" {
+		n.stick(c, c.keyOfSession(), r, now) // without room, it goes to any instance
 	}
 	return nil
 }
 
-// unbind forgets that the call was made, because it was certainly not received.
+// stick adds a binding, if there is room. Calls for others leave room for those of the node itself. It needs the lock.
+func (n *Node) stick(c *call, key bindingKey, r route, now time.Time) bool {
+	b, ok := n.sticky[key]
+	if !ok {
+		if len(n.sticky) >= maxSticky && c.holder != n.self.Node || !n.stickyBy.take(c.holder, maxSticky, 1) {
+			return false
+		}
+		b.holder = c.holder
+	}
+	n.sticky[key] = binding{r.at, now.Add(stickyLasts), b.holder}
+	return true
+}
+
+// unbind forgets that the call was made, because it was certainly not executed.
 func (n *Node) unbind(c *call) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, key := range c.keys() {
-		delete(n.sticky, key)
+	if b, ok := n.sticky[c.keyOfID()]; ok && c.first {
+		n.unstick(c.keyOfID(), b)
 	}
+}
+
+// unstick removes a binding. It needs the lock.
+func (n *Node) unstick(key bindingKey, b binding) {
+	n.stickyBy.give(b.holder, 1)
+	delete(n.sticky, key)
 }
 
 func (n *Node) expireRoutes(now time.Time) {
 	for key, b := range n.sticky {
 		if !now.Before(b.until) {
-			delete(n.sticky, key)
+			n.unstick(key, b)
 		}
 	}
 	for at, h := range n.health {

@@ -305,6 +305,63 @@ func TestH23_Traces(t *testing.T) {
 	})
 }
 
+// A call that is made again when the instance that has executed it does not receive messages is not executed elsewhere.
+func TestRetryIsNotExecutedElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b, c := net.join(t, 0), net.join(t, 1), net.join(t, 2)
+		ran := map[string]int{}
+		write := func(at string) bus.Handler {
+			return func(context.Context, *bus.Exchange) (json.RawMessage, error) { ran[at]++; return nil, nil }
+		}
+		b.offer(t, "test.write@1.0", write("b"))
+		settle()
+		r := bus.Request{ID: "once", Name: name(t, "test.write@1.0")}
+		if _, err := a.Call(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		c.offer(t, "test.write@1.0", write("c"))
+		settle()
+		net.mu.Lock()
+		delete(net.nodes, b.box.self)
+		net.mu.Unlock()
+		_, err := a.Call(t.Context(), r)
+		code(t, err, toolcrib.CodePartition)
+		if ran["b"] != 1 || ran["c"] != 0 {
+			t.Errorf("ran %v", ran)
+		}
+	})
+}
+
+// What a node without a transport remembers of its own calls is forgotten as well.
+func TestAlone_Forgets(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, err := bus.New(bus.Options{Keys: keys(t, 0), Trust: func(context.Context, bus.Key) (toolcrib.Trust, error) { return "", nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		ran := 0
+		if err := n.Offer(bus.Descriptor{Name: name(t, "test.x@1.0")}, func(context.Context, *bus.Exchange) (json.RawMessage, error) {
+			ran++
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for range 2 {
+				if _, err := n.Call(t.Context(), bus.Request{ID: "x", Name: name(t, "test.x@1.0")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(11 * time.Minute)
+		}
+		if ran != 2 {
+			t.Errorf("ran %d times", ran)
+		}
+	})
+}
+
 // A node without a transport calls itself, with the same checks.
 func TestAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
