@@ -54,7 +54,7 @@ func elsewhere(err error) bool {
 	switch toolcrib.CodeOf(err) {
 	case toolcrib.CodePartition, toolcrib.CodeInternal, toolcrib.CodeOverloaded, toolcrib.CodeCapacityExceeded,
 		toolcrib.CodeProviderFailed:
-		return true
+		return !errors.Is(err, errAnswer)
 	}
 	return false
 }
@@ -303,7 +303,10 @@ func (n *Node) arrived(x *Exchange, r route, err error) {
 		case toolcrib.CodePartition, toolcrib.CodeTimeout, toolcrib.CodeInternal, toolcrib.CodeSignature:
 			// A signature that this node itself rejected says nothing about the place.
 			ours := !heard && toolcrib.CodeOf(err) == toolcrib.CodeSignature
-			if !ours && !errors.Is(err, errCanceled) && !errors.Is(err, context.DeadlineExceeded) {
+			switch {
+			case errors.Is(err, errAnswer):
+				h.record(now, true, took)
+			case !ours && !errors.Is(err, errCanceled) && !errors.Is(err, context.DeadlineExceeded):
 				h.reason = toolcrib.CodeOf(err)
 				h.record(now, false, took)
 			}

@@ -38,7 +38,12 @@ type errorBody struct {
 	Capabilities []string      `json:"alt_capabilities,omitempty"`
 	Nodes        []Key         `json:"alt_nodes,omitempty"`
 	SchemaHash   string        `json:"schema_hash_expected,omitempty"`
+	Answer       bool          `json:"answer,omitempty"` // see errAnswer
 }
+
+// errAnswer is the cause of an internal_error that a capability has made for its caller, such as that of a command that
+// has failed. It says nothing about the node, and another one would answer the same.
+var errAnswer = errors.New("the capability has failed, and not its node")
 
 const (
 	maxMessage      = 4 << 10 // bytes of an error's message
@@ -60,7 +65,12 @@ var sentCodes = []toolcrib.Code{
 // EncodeError returns the JSON form of an error: {error, message, retry_after_ms, ref, alt_capabilities, alt_nodes,
 // schema_hash_expected}. Only the code of an error that is not a [*toolcrib.Error] is shown.
 func EncodeError(err error) json.RawMessage {
-	body := errorBody{Code: toolcrib.CodeOf(err)}
+	return encodeError(err, false)
+}
+
+// encodeError also says whose error it is, if answer is true.
+func encodeError(err error, answer bool) json.RawMessage {
+	body := errorBody{Code: toolcrib.CodeOf(err), Answer: answer && errors.Is(err, errAnswer)}
 	var e *toolcrib.Error
 	if errors.As(err, &e) {
 		body.Message, body.RetryAfter, body.Ref = guard.Clip(e.Message, maxMessage), e.RetryAfter.Milliseconds(), e.Ref
@@ -103,7 +113,10 @@ func DecodeError(raw []byte) *toolcrib.Error {
 			a.Nodes = append(a.Nodes, key)
 		}
 	}
-	if len(a.Capabilities) > 0 || len(a.Nodes) > 0 || a.SchemaHash != "" {
+	switch {
+	case body.Answer && body.Code == toolcrib.CodeInternal:
+		e.Err = errAnswer
+	case len(a.Capabilities) > 0 || len(a.Nodes) > 0 || a.SchemaHash != "":
 		e.Err = a
 	}
 	return e

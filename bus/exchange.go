@@ -60,7 +60,8 @@ type Frame struct {
 
 // Handler serves a capability. Its context ends if the caller cancels or is gone, and at the call's timeout. The
 // returned result is checked by the response schema. An error that is not a [*toolcrib.Error] becomes internal_error
-// with a reference, under which it is logged.
+// with a reference, under which it is logged, as does an internal_error without a reference. Such an error is a fault
+// of the node; one with a reference is an answer, which the caller gets as it is.
 type Handler func(ctx context.Context, x *Exchange) (json.RawMessage, error)
 
 // Exchange is a call in flight, at either end. It is safe for concurrent use.
@@ -278,7 +279,7 @@ func (x *Exchange) cancel(cause error) {
 		if x.executed {
 			x.accepting()
 		}
-		x.put(kindError, EncodeError(cause))
+		x.put(kindError, encodeError(cause, true))
 	}
 	x.mu.Unlock()
 	x.flush()
@@ -502,7 +503,7 @@ func (x *Exchange) finish(ctx context.Context, result json.RawMessage, err error
 			if x.executed {
 				x.accepting() // the error is not a refusal
 			}
-			x.put(kindError, EncodeError(err))
+			x.put(kindError, encodeError(err, true))
 		}
 		x.mu.Unlock()
 		x.flush()

@@ -212,6 +212,47 @@ func TestRoute_Quarantine(t *testing.T) {
 	})
 }
 
+// H21: an error that a capability has made for its caller is not a fault of the node, and the call is not made elsewhere.
+func TestRoute_AnswerWithError(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b, c := net.join(t, 0), net.join(t, 1), net.join(t, 2)
+		ran := 0
+		answer := func(context.Context, *bus.Exchange) (json.RawMessage, error) {
+			ran++
+			return nil, &toolcrib.Error{Code: toolcrib.CodeInternal, Message: "exit status 1", Ref: "run_1"}
+		}
+		idempotent := func(d *bus.Descriptor) { d.Idempotent = true }
+		b.offer(t, "test.x@1.0", answer, idempotent)
+		c.offer(t, "test.x@1.0", answer, idempotent)
+		b.offer(t, "test.broken@1.0", func(context.Context, *bus.Exchange) (json.RawMessage, error) {
+			return nil, errors.New("broken")
+		})
+		c.offer(t, "test.forward@1.0", func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+			return c.Call(ctx, bus.Request{Name: name(t, "test.broken@1.0"), Via: x})
+		})
+		settle()
+		for range 6 {
+			_, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.x@1.0")})
+			var e *toolcrib.Error
+			if !errors.As(err, &e) || e.Code != toolcrib.CodeInternal || e.Message != "exit status 1" || e.Ref != "run_1" {
+				t.Errorf("%+v", err)
+			}
+			if text := string(bus.EncodeError(err)); strings.Contains(text, "answer") {
+				t.Error(text)
+			}
+		}
+		if by := answers(t, a, bus.Request{Name: name(t, "test.forward@1.0")}, 5); by["internal_error"] != 5 {
+			t.Errorf("a call that is passed on: %v", by)
+		}
+		for _, p := range a.Peers() {
+			if ran != 6 || len(p.Quarantined) > 0 {
+				t.Errorf("ran %d times, %+v", ran, p.Quarantined)
+			}
+		}
+	})
+}
+
 // Instances of one node serve its calls, and one that ends hands over.
 func TestInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

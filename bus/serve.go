@@ -430,6 +430,11 @@ func (n *Node) checked(ctx context.Context, o *offer, result json.RawMessage, er
 	case ctx.Err() != nil:
 		return nil, stopped(ctx, o.Name)
 	case errors.As(err, &e):
+		if e.Code == toolcrib.CodeInternal && e.Ref != "" {
+			answer := *e
+			answer.Err = errAnswer
+			e = &answer
+		}
 		return nil, e
 	}
 	return nil, n.failed(o.Name, err)
