@@ -245,7 +245,11 @@ func TestRememberedShares(t *testing.T) {
 		c := newTestCall()
 		c.name, c.keep = listName, true
 		member := testKeys(t, 1)
-		g.call(t, member, c)
+		synctest.Wait()
+		for range 2 { // so that neither generation is empty
+			g.call(t, member, c)
+			c.id += "1"
+		}
 		for _, tt := range []struct {
 			table shares
 			all   int
@@ -261,6 +265,46 @@ func TestRememberedShares(t *testing.T) {
 			if got := g.call(t, member, c); got != ResultOK {
 				t.Errorf("%q though others have all of their share", got)
 			}
+		}
+	})
+}
+
+// A node that has its share of the exchanges that are remembered hears when there is room again: as soon as the envelopes
+// of the generation before have expired.
+func TestRememberedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newTarget(t)
+		last := byte(0)
+		remember := func() error {
+			last++
+			return g.remember(&Exchange{id: exchangeID{last}, holder: "member"}, g.now().Add(lasts).UnixMilli())
+		}
+		fill := func() {
+			g.Node.mu.Lock()
+			defer g.Node.mu.Unlock()
+			g.replays.now.by["member"] = maxReplays / 2
+		}
+		synctest.Wait()
+		if err := remember(); err != nil {
+			t.Fatal(err)
+		}
+		fill()
+		if err := remember(); err != nil {
+			t.Errorf("with room for another generation: %v", err)
+		}
+		fill()
+		var e *toolcrib.Error
+		err := remember()
+		if want := lasts + clockSkew; !errors.As(err, &e) || e.Code != toolcrib.CodeOverloaded || (e.RetryAfter-want).Abs() > time.Second {
+			t.Fatalf("%+v, want overloaded for %s", err, want)
+		}
+		time.Sleep(e.RetryAfter - 2*time.Second)
+		if remember() == nil {
+			t.Error("there is room while an envelope could still be accepted")
+		}
+		time.Sleep(2 * time.Second)
+		if err := remember(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -226,7 +226,7 @@ func (n *Node) expire(now time.Time) {
 			n.drop(at)
 		}
 	}
-	n.replays.turn(now)
+	n.replays.turn(now, n.o.Now())
 	n.expireKept(now)
 	n.expireSessions(now)
 	n.expireRoutes(now)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxReplays   = 500_000             // exchanges that are remembered, in each of two generations
+	maxReplays   = 1_000_000           // exchanges that are remembered, in each of two generations
 	replayLasts  = lasts + 2*clockSkew // how long an envelope could be accepted at most
 	keptLasts    = 10 * time.Minute
 	maxKept      = 20_000
@@ -33,8 +33,15 @@ type generation struct {
 	expires int64 // the latest, in milliseconds since 1970
 }
 
-func (r *replays) turn(now time.Time) {
-	if now.Sub(r.since) >= replayLasts {
+// due returns the time until no envelope of the generation before could still be accepted. now is the time of this
+// machine, and clock that of messages.
+func (r *replays) due(now, clock time.Time) time.Duration {
+	expired := time.UnixMilli(r.before.expires).Add(clockSkew)
+	return min(r.since.Add(replayLasts).Sub(now), expired.Sub(clock))
+}
+
+func (r *replays) turn(now, clock time.Time) {
+	if r.due(now, clock) <= 0 {
 		r.forgotten = max(r.forgotten, r.before.expires)
 		r.now, r.before, r.since = generation{ids: map[exchangeID]struct{}{}, by: shares{}}, r.now, now
 	}
@@ -67,8 +74,8 @@ func (s shares) give(node Key, count int) {
 func (n *Node) remember(x *Exchange, expires int64) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := &n.replays
-	r.turn(time.Now())
+	r, now, clock := &n.replays, time.Now(), n.o.Now()
+	r.turn(now, clock)
 	_, one := r.now.ids[x.id]
 	_, two := r.before.ids[x.id]
 	switch {
@@ -77,7 +84,7 @@ func (n *Node) remember(x *Exchange, expires int64) error {
 	case expires <= r.forgotten:
 		return toolcrib.Errorf(toolcrib.CodeExpired, "the call may have been received before the clock of this node was set back")
 	case len(r.now.ids) >= maxReplays || !r.now.by.take(x.holder, maxReplays, 1):
-		return tooMany()
+		return tooMany(max(r.due(now, clock), retrySoon))
 	}
 	r.now.ids[x.id] = struct{}{}
 	r.now.expires = max(r.now.expires, expires)
@@ -93,14 +100,14 @@ func (n *Node) share(x *Exchange) error {
 	}
 	x.shared = n.served <= maxServed && n.servedBy.take(x.holder, maxServed, 1)
 	if !x.shared {
-		return tooMany()
+		return tooMany(retrySoon)
 	}
 	return nil
 }
 
-func tooMany() error {
+func tooMany(after time.Duration) error {
 	return &toolcrib.Error{
-		Code: toolcrib.CodeOverloaded, Message: "the node has too many calls; try again", RetryAfter: retrySoon,
+		Code: toolcrib.CodeOverloaded, Message: "the node has too many calls; try again", RetryAfter: after,
 	}
 }
 
@@ -138,7 +145,7 @@ func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bo
 				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
 			}
 			if k.joined >= maxJoined {
-				return nil, false, tooMany()
+				return nil, false, tooMany(retrySoon)
 			}
 			k.joined++
 			return k, false, nil
