@@ -155,6 +155,38 @@ func TestBodyIsBounded(t *testing.T) {
 	}
 }
 
+// Frames are held only for a handler that reads them.
+func TestFramesAreRead(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		for from := range uint32(2) { // in order, and after a message that is missing
+			synctest.Test(t, func(t *testing.T) {
+				g := newTarget(t)
+				c := newTestCall()
+				d := Descriptor{Name: c.name, Reads: reads}
+				if err := g.Offer(d, func(ctx context.Context, _ *Exchange) (json.RawMessage, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}); err != nil {
+					t.Fatal(err)
+				}
+				s := g.seal(t, testKeys(t, 1), c)
+				g.receive(s.raw)
+				synctest.Wait()
+				g.Node.mu.Lock()
+				x := g.exchanges[s.id]
+				g.Node.mu.Unlock()
+				g.receive(sealData(s.out, s.id, salt{1}, message{number: from, kind: kindFrame, payload: []byte("\x05token{}")}))
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				held := len(x.link.frames) + len(x.link.early)
+				if (held > 0) != reads || x.ended == reads {
+					t.Errorf("reads %v: %d frames are held, ended %v", reads, held, x.ended)
+				}
+			})
+		}
+	}
+}
+
 // The lists of peers are looked after in little time, though thousands are unknown.
 func TestManyUnknownPeers(t *testing.T) {
 	n := &Node{peers: map[Address]*peer{}, fetching: map[Key]bool{}}

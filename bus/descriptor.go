@@ -32,6 +32,9 @@ type Descriptor struct {
 	// Joins reports whether the handler itself recognizes a call that is made again, by its ID and caller, also after a
 	// restart. It is then called for each of them, and the node keeps no result.
 	Joins bool `json:"-"`
+	// Reads reports whether the handler reads frames of the caller, with [Exchange.Recv]. Without it a caller that sends
+	// one breaks the protocol, so that none are held.
+	Reads bool `json:"-"`
 }
 
 // TrustSelf is the required trust of a capability that only its own node calls.

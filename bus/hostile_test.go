@@ -572,7 +572,7 @@ func TestLargeBodies(t *testing.T) {
 		net := newNetwork()
 		a, b := net.join(t, 0), net.join(t, 1)
 		for _, m := range []*member{a, b} {
-			err := m.Offer(bus.Descriptor{Name: name(t, "test.large@1.0")}, func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+			err := m.Offer(bus.Descriptor{Name: name(t, "test.large@1.0"), Reads: true}, func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
 				f, err := x.Recv(ctx)
 				if err != nil {
 					return nil, err

@@ -93,7 +93,7 @@ type link struct {
 	told    uint32             // the last acknowledgement
 
 	serving bool // this end serves: the caller sends the body and frames only
-	begun   bool // it may send frames
+	begun   bool // the caller may send frames
 	body    int  // bytes of the rest of the body, which it may send
 
 	partial []byte // content of the parts that were received

@@ -64,8 +64,9 @@ func TestH11_Stream(t *testing.T) {
 			}
 			return json.RawMessage(`{"n":100}`), nil
 		}
-		b.offer(t, "test.stream@1.0", serve)
-		a.offer(t, "test.local@1.0", serve)
+		reads := func(d *bus.Descriptor) { d.Reads = true }
+		b.offer(t, "test.stream@1.0", serve, reads)
+		a.offer(t, "test.local@1.0", serve, reads)
 		settle()
 		for _, n := range []string{"test.stream@1.0", "test.local@1.0"} {
 			x, err := a.Open(t.Context(), bus.Request{Name: name(t, n)})
@@ -112,8 +113,9 @@ func TestStreamWaitsForASlowReader(t *testing.T) {
 			}
 			return nil, nil
 		}
-		b.offer(t, "test.stream@1.0", serve)
-		a.offer(t, "test.local@1.0", serve)
+		reads := func(d *bus.Descriptor) { d.Reads = true }
+		b.offer(t, "test.stream@1.0", serve, reads)
+		a.offer(t, "test.local@1.0", serve, reads)
 		settle()
 		for _, n := range []string{"test.stream@1.0", "test.local@1.0"} {
 			x, err := a.Open(t.Context(), bus.Request{Name: name(t, n)})

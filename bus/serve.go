@@ -174,7 +174,7 @@ func (n *Node) answer(x *Exchange, in *incoming) (json.RawMessage, error) {
 		return nil, err
 	}
 	x.mu.Lock()
-	x.executed, x.link.begun = true, true
+	x.executed, x.link.begun = true, o.Reads
 	x.mu.Unlock()
 	if !first {
 		x.accept()

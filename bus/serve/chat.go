@@ -98,6 +98,7 @@ type ChatMeta struct {
 
 // chats returns the capability of an agent's model, in both versions.
 func (f *front) chats(d bus.Descriptor, agentName string) (all []capability) {
+	d.Reads = true // results of the caller's tools
 	f.agentTime(&d)
 	d.Effect = toolcrib.EffectReadOnly
 	d.Description = cmp.Or(d.Description, "Asks a language model. The caller executes the tools that it brings.")
