@@ -32,18 +32,25 @@ func (n *Node) counted(ctx context.Context, x *Exchange, o *offer, k *keptCall) 
 	if x.Caller.Claims == nil || n.o.Count == nil || o.open() {
 		return nil
 	}
+	n.mu.Lock()
+	before := k != nil && k.counted
+	n.mu.Unlock()
+	if before {
+		return nil
+	}
 	err := errCanceled
 	if !x.hasEnded() {
 		err = n.o.Count(ctx, x.Caller.Claims)
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		n.left(o, k, 0, nil, err, 0)
 	}
-	n.left(o, k, 0, nil, err, 0)
 	if k != nil {
 		n.mu.Lock()
-		k.until = time.Now()
-		n.mu.Unlock()
+		defer n.mu.Unlock()
+		if k.counted = k.counted || err == nil; !k.counted {
+			k.until = time.Now()
+		}
 	}
 	return err
 }

@@ -127,29 +127,33 @@ type keptCall struct {
 	until      time.Time     // zero before the end
 	result     json.RawMessage
 	err        error
-	joined     int // calls that wait for its end
+	joined     int  // calls that wait for its end
+	counted    bool // for its token
 }
 
-// enter takes a place at an offer. If the call was made before, it returns that call and false.
+// enter takes a place at an offer. If the call was made before, it returns that call and false. A handler that joins its
+// calls itself is called again; then the call is kept so that its token pays once, if there is room.
 func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := in.last()
 	id := keptID{h.Node, h.ID}
 	var hash string
-	keep := in.Keep && !o.Joins && !o.open()
+	keep := in.Keep && !o.open() && (!o.Joins || x.Caller.Claims != nil)
 	if keep {
 		hash = cmp.Or(in.Hash, hashOf(in.body)) // a call within the node has no hash
-		if k := n.kept[id]; k != nil {
-			if k.capability != o.Name || k.hash != hash || k.user != h.User {
-				return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
-			}
-			if k.joined >= maxJoined {
-				return nil, false, tooMany(retrySoon)
-			}
-			k.joined++
-			return k, false, nil
-		}
+		k = n.kept[id]
+	}
+	switch {
+	case k == nil:
+	case k.capability != o.Name || k.hash != hash || k.user != h.User:
+		return nil, false, toolcrib.Errorf(toolcrib.CodeConflict, "another call with this ID was made before; use another ID")
+	case o.Joins:
+	case k.joined >= maxJoined:
+		return nil, false, tooMany(retrySoon)
+	default:
+		k.joined++
+		return k, false, nil
 	}
 	full := func(what string, after time.Duration) error {
 		return &toolcrib.Error{
@@ -160,11 +164,12 @@ func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bo
 	switch {
 	case o.inFlight >= o.MaxConcurrent:
 		return nil, false, full(o.Name.String()+" has as many calls in flight as it serves at a time; try again", o.typical)
-	case keep && (len(n.kept) >= maxKept || !n.keptBy.take(x.holder, maxKept, 1)):
-		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
-	case keep:
+	case !keep || k != nil:
+	case len(n.kept) < maxKept && n.keptBy.take(x.holder, maxKept, 1):
 		k = &keptCall{capability: o.Name, holder: x.holder, user: h.User, hash: hash, done: make(chan struct{})}
 		n.kept[id] = k
+	case !o.Joins:
+		return nil, false, full("the node remembers too many calls; try again", 30*time.Second)
 	}
 	o.inFlight++
 	return k, true, nil
@@ -180,6 +185,9 @@ func (n *Node) left(o *offer, k *keptCall, took time.Duration, result json.RawMe
 		return
 	}
 	k.until = time.Now().Add(keptLasts)
+	if o.Joins {
+		return
+	}
 	switch k.result, k.err = result, err; {
 	case err != nil:
 	case frames > 0:

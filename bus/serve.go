@@ -371,8 +371,8 @@ func (n *Node) execute(x *Exchange, in *incoming, o *offer, k *keptCall) (json.R
 	defer done()
 	x.mu.Lock()
 	x.stop = func(err error) {
-		// A call that may be made again continues when its caller is lost.
-		if k == nil || toolcrib.CodeOf(err) != toolcrib.CodePartition {
+		// A call that may be made again continues when its caller is lost. A handler that joins calls decides itself.
+		if k == nil || o.Joins || toolcrib.CodeOf(err) != toolcrib.CodePartition {
 			stop(err)
 		}
 	}

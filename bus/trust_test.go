@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access"
@@ -124,6 +125,47 @@ func TestM16_Tokens(t *testing.T) {
 		_, err = a.Call(t.Context(), bus.Request{Name: name(t, "rag.query@1.0"), To: none.key, Token: "good"})
 		code(t, err, toolcrib.CodeTokenInvalid)
 	})
+}
+
+// M16: a call that is made again with its ID counts once, whether the node or the handler joins it. One that was refused for
+// want of calls was not counted.
+func TestM16_RetriesCountOnce(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			net := newNetwork()
+			counted, most := 0, 2
+			a, b := net.join(t, 0), net.join(t, 1, func(o *bus.Options) {
+				o.Count = func(context.Context, *access.Claims) error {
+					if counted >= most {
+						return toolcrib.Errorf(toolcrib.CodeScopeInsufficient, "no call is left")
+					}
+					counted++
+					return nil
+				}
+			})
+			b.offer(t, "rag.query@1.0", echo, func(d *bus.Descriptor) { d.Joins = joins })
+			b.token["good"] = &access.Claims{ID: "tok_1", Scope: access.Scope{Capabilities: []string{"rag.query@1.0"}}}
+			settle()
+			call := func(id string, want toolcrib.Code) {
+				t.Helper()
+				_, err := a.Call(t.Context(), bus.Request{ID: id, Name: name(t, "rag.query@1.0"), To: b.key, Token: "good"})
+				code(t, err, want)
+			}
+			for _, id := range []string{"one", "one", "two", "one", "two"} {
+				call(id, "")
+			}
+			for range 2 {
+				call("three", toolcrib.CodeScopeInsufficient)
+			}
+			if most++; counted != 2 {
+				t.Errorf("joins %v: counted %d calls", joins, counted)
+			}
+			time.Sleep(2 * time.Second)
+			call("three", "")
+			time.Sleep(11 * time.Minute)
+			call("one", toolcrib.CodeScopeInsufficient)
+		})
+	}
 }
 
 // A call that a node makes for another call has the least trust of all nodes and users on its way, and names them.
