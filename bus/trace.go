@@ -24,6 +24,7 @@ type TraceEvent struct {
 	Served     bool          `json:"served,omitempty"` // by the serving node; a local call has this event only
 	Result     toolcrib.Code `json:"result"`           // [ResultOK] or the code of the error
 	Duration   time.Duration `json:"duration_ns"`
+	MS         int64         `json:"duration_ms"`
 	BytesIn    int           `json:"bytes_in"`  // of the body
 	BytesOut   int           `json:"bytes_out"` // of frames and result
 	TokensIn   int64         `json:"tokens_in,omitempty"`
@@ -93,6 +94,7 @@ func (x *Exchange) event(to Key) TraceEvent {
 // record adds the end of a call.
 func (n *Node) record(e TraceEvent, began time.Time, err error) {
 	e.Time, e.Duration = n.o.Now().UTC(), time.Since(began)
+	e.MS = e.Duration.Milliseconds()
 	switch e.Result = toolcrib.CodeOf(err); {
 	case err == nil:
 		e.Result = ResultOK

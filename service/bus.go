@@ -50,7 +50,7 @@ func (s *Service) BusCapabilities(
 }
 
 // BusTrace returns the last calls of the server in this process whose number is above after, for administrators.
-func (s *Service) BusTrace(_ context.Context, who toolcrib.Principal, after int64) (nodes.Trace, error) {
+func (s *Service) BusTrace(ctx context.Context, who toolcrib.Principal, after int64) (nodes.Trace, error) {
 	i := s.Nodes.Server()
 	if _, err := env.Administrator(who); err != nil || i == nil {
 		if err == nil {
@@ -58,7 +58,7 @@ func (s *Service) BusTrace(_ context.Context, who toolcrib.Principal, after int6
 		}
 		return nodes.Trace{}, err
 	}
-	return i.Trace(who, after)
+	return i.Trace(ctx, who, after)
 }
 
 // BusCall makes a call from this node, for administrators.

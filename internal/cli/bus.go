@@ -285,7 +285,8 @@ func traceRow(e *nodes.TraceEntry) []string {
 	}
 	return []string{
 		e.Time.Local().Format("15:04:05.000"), e.Capability.String(), where, string(e.Result),
-		fmt.Sprint(e.Duration.Milliseconds()), string(e.From), string(e.To), guard.Visible(e.ID),
+		fmt.Sprint(e.MS), guard.Visible(cmp.Or(e.FromName, string(e.From))), guard.Visible(cmp.Or(e.ToName, string(e.To))),
+		guard.Visible(e.ID),
 	}
 }
 

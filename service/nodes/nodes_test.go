@@ -587,6 +587,15 @@ func TestH18_BusIsGoneAtTheStart(t *testing.T) {
 		t.Errorf("trace %+v, %v", trace, err)
 	}
 	last := trace.Entries[len(trace.Entries)-1]
+	if last.FromName != "beta" || last.ToName != "alpha" {
+		t.Errorf("the call of beta: %+v", last)
+	}
+	own := func(e nodes.TraceEntry) bool { return strings.HasPrefix(e.Capability.Name, "node.") }
+	if slices.ContainsFunc(trace.Entries, own) || !slices.ContainsFunc(trace.Counters, func(c bus.Counter) bool {
+		return strings.HasPrefix(c.Capability, "node.offers@")
+	}) {
+		t.Errorf("calls of nodes for themselves: %+v", trace)
+	}
 	if rest, err := a.BusTrace(t.Context(), root, last.Seq); err != nil || len(rest.Entries) != 0 {
 		t.Errorf("after the last: %+v, %v", rest.Entries, err)
 	}

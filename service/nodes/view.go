@@ -127,9 +127,12 @@ func (i *Instance) Capabilities(
 // maxTraced is the number of calls that are kept.
 const maxTraced = 1000
 
-// TraceEntry is the end of a call. Seq rises by one with each call of the instance.
+// TraceEntry is the end of a call. Seq rises by one with each call of the instance. The names are those of the register,
+// or those that the nodes call themselves; "" if the node is not known.
 type TraceEntry struct {
-	Seq int64 `json:"seq"`
+	Seq      int64  `json:"seq"`
+	FromName string `json:"from_name,omitempty"`
+	ToName   string `json:"to_name,omitempty"`
 	bus.TraceEvent
 }
 
@@ -139,21 +142,36 @@ type Trace struct {
 	Counters []bus.Counter `json:"counters"`
 }
 
-// trace implements [bus.Options.Trace].
+// trace implements [bus.Options.Trace]. Calls of nodes for themselves, such as for the lists of their offers, are only
+// counted.
 func (i *Instance) trace(e bus.TraceEvent) {
+	if strings.HasPrefix(e.Capability.Name, "node.") {
+		return
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.traces++
 	if len(i.traced) >= maxTraced {
 		i.traced = i.traced[1:]
 	}
-	i.traced = append(i.traced, TraceEntry{i.traces, e})
+	i.traced = append(i.traced, TraceEntry{Seq: i.traces, TraceEvent: e})
 }
 
 // Trace returns the last calls whose number is above after, at most 1,000, for administrators.
-func (i *Instance) Trace(who toolcrib.Principal, after int64) (t Trace, err error) {
+func (i *Instance) Trace(ctx context.Context, who toolcrib.Principal, after int64) (t Trace, err error) {
 	if _, err := env.Administrator(who); err != nil {
 		return t, err
+	}
+	r, err := i.nodes.entries(ctx)
+	if err != nil {
+		return t, err
+	}
+	names := map[bus.Key]string{i.Key(): i.nodes.Name()}
+	for _, p := range i.Peers() {
+		names[p.Node] = p.Name
+	}
+	for key, e := range r.byKey {
+		names[key] = e.Name
 	}
 	t = Trace{Entries: []TraceEntry{}, Counters: append([]bus.Counter{}, i.Counters()...)}
 	i.mu.Lock()
@@ -163,6 +181,7 @@ func (i *Instance) Trace(who toolcrib.Principal, after int64) (t Trace, err erro
 	}
 	for _, e := range i.traced {
 		if e.Seq > after {
+			e.FromName, e.ToName = names[e.From], names[e.To]
 			t.Entries = append(t.Entries, e)
 		}
 	}
