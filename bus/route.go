@@ -402,8 +402,8 @@ func (n *Node) bound(c *call, now time.Time) (Address, bool) {
 	return b.at, ok && now.Before(b.until)
 }
 
-// bind has retries of the call, and further calls of the session, go to the same instance. It returns an error if a call
-// that must not be repeated was made at another one. Where a call may be repeated, its ID takes no place.
+// bind has retries of the call, and further calls of the session, go to the same instance. It returns an error if a
+// call that must not be repeated was made at another one. Where a call may be repeated, its ID takes no place.
 func (n *Node) bind(c *call, r route) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

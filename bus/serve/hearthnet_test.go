@@ -371,7 +371,7 @@ func groundedAnswer(t *testing.T) {
 	if err != nil || len(runs) != 1 || runs[0].Status != toolcrib.StatusCompleted {
 		t.Errorf("the conversation is %d runs: %+v, %v", len(runs), runs, err)
 	}
-	traced, err := library.node.Trace(root, 0)
+	traced, err := library.node.Trace(t.Context(), root, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
