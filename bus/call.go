@@ -229,19 +229,7 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 		n.forget(x)
 		return nil
 	}
-	id, at := x.id, x.peer
-	unheard := func() { // it does not hold x, which may end long before
-		n.mu.Lock()
-		x := n.exchanges[id]
-		n.mu.Unlock()
-		if x == nil || x.isHeard() {
-			return
-		}
-		x.end(nil, &toolcrib.Error{
-			Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody,
-		})
-		n.gone(at)
-	}
+	unheard := n.unheard(x.id, x.peer, true)
 	if err := n.o.Transport.Send(x.peer, raw, unheard); errors.Is(err, ErrNobody) {
 		unheard()
 	} else if err != nil {
@@ -260,11 +248,27 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 	return nil
 }
 
-// gone forgets an instance that does not receive messages.
-func (n *Node) gone(at Address) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.drop(at)
+// unheard returns what is to be done if certainly nobody received a message: the exchange ends, and its other end is
+// forgotten. first says that it was the first message. The function does not hold the exchange, which may end before.
+func (n *Node) unheard(id exchangeID, at Address, first bool) func() {
+	return func() {
+		n.mu.Lock()
+		x := n.exchanges[id]
+		n.mu.Unlock()
+		if x == nil || first && x.isHeard() {
+			return
+		}
+		err := lost(errGone)
+		if first {
+			err = &toolcrib.Error{
+				Code: toolcrib.CodePartition, Message: "the node is not connected to the bus; nothing was executed", Err: ErrNobody,
+			}
+		}
+		x.end(nil, err)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.drop(at)
+	}
 }
 
 // depart counts a call to a place.

@@ -356,8 +356,12 @@ func (x *Exchange) transmit(m message) {
 		x.other.receive(m)
 		return
 	}
+	var unheard func()
+	if m.kind == kindAck { // there is one every few seconds
+		unheard = x.node.unheard(x.id, x.peer, false)
+	}
 	// A message that cannot be sent is a lost one.
-	_ = x.node.o.Transport.Send(x.peer, sealData(x.out, x.id, x.salt, m), nil)
+	_ = x.node.o.Transport.Send(x.peer, sealData(x.out, x.id, x.salt, m), unheard)
 }
 
 // from reports whether a message comes from the other end, and not from one that got the same open message again.

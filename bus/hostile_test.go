@@ -524,6 +524,54 @@ func TestH_Partition(t *testing.T) {
 	})
 }
 
+// An instance that has ended without a word is noticed within 5 seconds at the other end of its calls, if the bus reports
+// that nobody receives its messages.
+func TestH_KilledPeer(t *testing.T) {
+	for _, killed := range []string{"serving", "calling"} {
+		inBubble(t, func(t *testing.T) {
+			net := newNetwork()
+			a, b := net.join(t, 0), net.join(t, 1)
+			ended := make(chan error, 1)
+			b.offer(t, "test.wait@1.0", func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+				if err := x.Send(ctx, bus.Frame{Event: "token"}); err != nil {
+					return nil, err
+				}
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return nil, ctx.Err()
+			}, func(d *bus.Descriptor) { d.Timeout = time.Hour })
+			settle()
+			x, err := a.Open(t.Context(), bus.Request{Name: name(t, "test.wait@1.0")})
+			if err == nil {
+				_, err = x.Recv(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := b.box.self
+			if killed == "calling" {
+				at = a.box.self
+			}
+			for range 7 {
+				time.Sleep(time.Minute + time.Second) // it is kept alive
+			}
+			net.mu.Lock()
+			delete(net.nodes, at)
+			net.mu.Unlock()
+			began := time.Now()
+			if killed == "calling" {
+				err = <-ended
+			} else {
+				_, err = x.Result(t.Context())
+			}
+			code(t, err, toolcrib.CodePartition)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("the %s node: it took %s", killed, took)
+			}
+		})
+	}
+}
+
 // A call that is made again with its ID is executed once, and gets the same result.
 func TestRetryJoins(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ const (
 	kindFrame
 	kindDone    // the result; the last message
 	kindError   // the last message
-	kindAck     // number of counted messages that were used; sent at least every 5 seconds, if nothing else is
+	kindAck     // number of counted messages that were used; sent if nothing else was for 3 seconds
 	kindCancel  // of the caller; it does not wait for messages before it
 	kindSession // of the serving node: its key for a session
 	kindMost    = kindSession
@@ -35,7 +35,7 @@ const (
 	reorder  = 16 + window // messages that wait for one before them: a whole window, and what is not counted
 
 	partBytes  = 64 << 10
-	aliveEvery = 5 * time.Second
+	aliveEvery = 3 * time.Second
 	aliveFirst = time.Second // the caller hears that its call is being checked
 	gapLasts   = 5 * time.Second
 	silence    = 15 * time.Second
@@ -110,6 +110,7 @@ type received struct {
 var (
 	errGap     = errors.New("a message was lost")
 	errSilence = errors.New("the other node does not answer")
+	errGone    = errors.New("the other node is no longer connected to the bus")
 	errUnread  = errors.New("the caller does not read the result")
 	errBroken  = errors.New("the other node breaks the protocol")
 )

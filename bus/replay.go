@@ -132,7 +132,7 @@ type keptCall struct {
 }
 
 // enter takes a place at an offer. If the call was made before, it returns that call and false. A handler that joins
-// its calls itself is called again; then the call is kept so that its token pays once, if there is room.
+// calls itself is called again; then the call is kept so that its token pays once, if there is room.
 func (n *Node) enter(o *offer, x *Exchange, in *incoming) (k *keptCall, first bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

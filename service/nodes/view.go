@@ -127,8 +127,8 @@ func (i *Instance) Capabilities(
 // maxTraced is the number of calls that are kept.
 const maxTraced = 1000
 
-// TraceEntry is the end of a call. Seq rises by one with each call of the instance. The names are those of the
-// register, or those that the nodes call themselves; "" if the node is not known.
+// TraceEntry is the end of a call. Seq rises by one with each call of the instance. The names of nodes are those of the
+// register, or their own; "" if a node is not known.
 type TraceEntry struct {
 	Seq      int64  `json:"seq"`
 	FromName string `json:"from_name,omitempty"`
@@ -255,8 +255,7 @@ func (i *Instance) Listen(ctx context.Context) {
 	}
 }
 
-// await waits until a capability that serves a call is known, or the node that a call with a token is for was heard
-// from.
+// await waits until a capability is known that serves a call, or the node that a call with a token is for was heard from.
 func (i *Instance) await(ctx context.Context, r bus.Request) {
 	ctx, cancel := context.WithDeadline(ctx, i.opened.Add(findTime))
 	defer cancel()
