@@ -3,7 +3,6 @@ package matrix
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -20,7 +19,6 @@ const (
 	// maxText is the length of a text in bytes. JSON doubles it at most for usual texts, and an event has 65,536.
 	maxText = 24 << 10
 	poll    = 30 * time.Second
-	timeout = 30 * time.Second
 )
 
 // Account is an account. It implements [channel.Channel].
@@ -44,51 +42,34 @@ func New(address string) (*Account, error) {
 	return &Account{base: base, token: a.Password, http: rest.NewClient(), Usual: a.Usual}, nil
 }
 
-// call sends a request.
-func (a *Account) call(
-	ctx context.Context, method, path string, query url.Values, within time.Duration, body, result any,
-) error {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
+// call sends a request, whose URL and token it adds.
+func (a *Account) call(ctx context.Context, path string, r rest.Request) error {
+	var problem struct {
+		Code  string `json:"errcode"`
+		Error string `json:"error"`
+		After int64  `json:"retry_after_ms"`
 	}
-	_, data, err := rest.Do(ctx, a.http, rest.Request{
-		Method: method, URL: a.base + path, Body: body, Timeout: within,
-		Header: http.Header{"Authorization": {"Bearer " + a.token}},
-	})
-	var failed *channel.Error
-	if errors.As(err, &failed) && data != nil {
-		var problem struct {
-			Code  string `json:"errcode"`
-			Error string `json:"error"`
-			After int64  `json:"retry_after_ms"`
-		}
-		if json.Unmarshal(data, &problem) == nil && problem.Code != "" {
-			failed.Err = errors.New(problem.Code + ": " + problem.Error)
-			if problem.After > 0 {
-				failed.After = min(time.Duration(problem.After)*time.Millisecond, time.Hour)
-			}
-		}
-	}
-	if err != nil {
+	r.URL, r.Token, r.Problem = a.base+path, a.token, &problem
+	err := rest.Do(ctx, a.http, r)
+	if problem.Code == "" {
 		return err
 	}
-	if err := json.Unmarshal(data, result); err != nil {
-		return channel.Errorf(channel.Doubt, "the answer is not one of Matrix: %w", err)
-	}
-	return nil
+	return rest.Explained(err, problem.Code+": "+problem.Error, time.Duration(problem.After)*time.Millisecond)
 }
 
-// user returns the ID of the account.
-func (a *Account) user(ctx context.Context) (string, error) {
-	var me struct {
-		ID string `json:"user_id"`
-	}
-	err := a.call(ctx, http.MethodGet, "/account/whoami", nil, timeout, nil, &me)
-	return me.ID, err
+// get gets what is at a path.
+func (a *Account) get(ctx context.Context, path string, query url.Values, result any) error {
+	return a.call(ctx, path+"?"+query.Encode(), rest.Request{Method: http.MethodGet, Wait: poll, Result: result})
 }
 
 // Account implements [channel.Sender].
-func (a *Account) Account(ctx context.Context) (string, error) { return a.user(ctx) }
+func (a *Account) Account(ctx context.Context) (string, error) {
+	var me struct {
+		ID string `json:"user_id"`
+	}
+	err := a.get(ctx, "/account/whoami", nil, &me)
+	return me.ID, err
+}
 
 // Deduplicates implements [channel.Sender]: the key is the ID of the transaction.
 func (a *Account) Deduplicates() bool { return true }
@@ -98,38 +79,24 @@ func (a *Account) Parts(text string) []string {
 	return channel.Split(text, maxText, func(r rune) int { return len(string(r)) })
 }
 
-type (
-	content struct {
-		Type     string   `json:"msgtype"`
-		Body     string   `json:"body"`
-		Mentions struct{} `json:"m.mentions"` // of nobody
-		Relates  *relates `json:"m.relates_to,omitempty"`
-	}
-	relates struct {
-		Type        string   `json:"rel_type,omitempty"`
-		ID          string   `json:"event_id,omitempty"`
-		FallingBack bool     `json:"is_falling_back,omitempty"`
-		InReplyTo   *inReply `json:"m.in_reply_to,omitempty"`
-	}
-	inReply struct {
-		ID string `json:"event_id"`
-	}
-)
+type object map[string]any
 
 // Send implements [channel.Sender]. The text is plain, and a notice, which other bots do not answer.
 func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
-	body := content{Type: "m.notice", Body: r.Text}
+	body := object{"msgtype": "m.notice", "body": r.Text, "m.mentions": object{}} // of nobody
 	switch {
 	case r.Thread != "":
-		body.Relates = &relates{Type: "m.thread", ID: r.Thread, FallingBack: true, InReplyTo: &inReply{r.Thread}}
+		body["m.relates_to"] = object{
+			"rel_type": "m.thread", "event_id": r.Thread, "is_falling_back": true, "m.in_reply_to": object{"event_id": r.Thread},
+		}
 	case r.To != "":
-		body.Relates = &relates{InReplyTo: &inReply{r.To}}
+		body["m.relates_to"] = object{"m.in_reply_to": object{"event_id": r.To}}
 	}
 	var sent struct {
 		ID string `json:"event_id"`
 	}
 	path := "/rooms/" + url.PathEscape(r.Chat) + "/send/m.room.message/" + url.PathEscape(r.Key)
-	err := a.call(ctx, http.MethodPut, path, nil, timeout, body, &sent)
+	err := a.call(ctx, path, rest.Request{Method: http.MethodPut, Body: body, Result: &sent})
 	return sent.ID, err
 }
 
@@ -142,11 +109,18 @@ type (
 		Content message `json:"content"`
 	}
 	message struct {
-		Type    string   `json:"msgtype"`
-		Body    string   `json:"body"`
-		Name    string   `json:"filename"`
-		Relates *relates `json:"m.relates_to"`
-		Info    struct {
+		Type    string `json:"msgtype"`
+		Body    string `json:"body"`
+		Name    string `json:"filename"`
+		Relates struct {
+			Type        string `json:"rel_type"`
+			ID          string `json:"event_id"`
+			FallingBack bool   `json:"is_falling_back"`
+			InReplyTo   struct {
+				ID string `json:"event_id"`
+			} `json:"m.in_reply_to"`
+		} `json:"m.relates_to"`
+		Info struct {
 			Type string `json:"mimetype"`
 		} `json:"info"`
 	}
@@ -179,7 +153,7 @@ const (
 
 // Receive implements [channel.Receiver]. The cursor is the token of the last sync; without one, it begins now.
 func (a *Account) Receive(ctx context.Context, cursor string, take channel.Take) error {
-	me, err := a.user(ctx)
+	me, err := a.Account(ctx)
 	if err != nil {
 		return err
 	}
@@ -190,7 +164,7 @@ func (a *Account) Receive(ctx context.Context, cursor string, take channel.Take)
 			query.Set("timeout", "30000")
 		}
 		var s synced
-		if err := a.call(ctx, http.MethodGet, "/sync", query, poll+timeout, nil, &s); err != nil {
+		if err := a.get(ctx, "/sync", query, &s); err != nil {
 			return err
 		}
 		var messages []channel.Message
@@ -226,8 +200,7 @@ func (a *Account) missed(ctx context.Context, room, from, to string) (events []e
 			"dir": {"b"}, "from": {from}, "to": {to}, "limit": {"100"}, "filter": {`{"types":["m.room.message"]}`},
 		}
 		var p page
-		path := "/rooms/" + url.PathEscape(room) + "/messages"
-		if err := a.call(ctx, http.MethodGet, path, query, timeout, nil, &p); err != nil {
+		if err := a.get(ctx, "/rooms/"+url.PathEscape(room)+"/messages", query, &p); err != nil {
 			return nil, err
 		}
 		events = append(events, p.Chunk...)
@@ -244,16 +217,14 @@ func (e *event) read(room, me string) (m channel.Message, ok bool) {
 		return m, false
 	}
 	m = channel.Message{Chat: room, ID: e.ID, Sender: e.Sender, Time: time.UnixMilli(e.Time).UTC()}
-	if r := c.Relates; r != nil {
-		if r.Type == "m.replace" {
-			return m, false // a change of a message
-		}
-		if r.Type == "m.thread" {
-			m.Thread = r.ID
-		}
-		if r.InReplyTo != nil && !r.FallingBack {
-			m.ReplyTo = r.InReplyTo.ID
-		}
+	switch c.Relates.Type {
+	case "m.replace": // a change of a message
+		return m, false
+	case "m.thread":
+		m.Thread = c.Relates.ID
+	}
+	if !c.Relates.FallingBack {
+		m.ReplyTo = c.Relates.InReplyTo.ID
 	}
 	switch c.Type {
 	case "m.text":

@@ -56,8 +56,8 @@ type (
 // Receive implements [channel.Receiver]. Slack delivers an envelope again that is not acknowledged, so there is no
 // cursor. It returns when Slack replaces the connection.
 func (s *App) Receive(ctx context.Context, _ string, take channel.Take) error {
-	var open struct{ URL string }
-	if err := s.call(ctx, "apps.connections.open", s.appLevel, struct{}{}, &open); err != nil {
+	open, err := s.call(ctx, "apps.connections.open", s.appLevel, struct{}{})
+	if err != nil {
 		return err
 	}
 	c, _, err := websocket.Dial(ctx, open.URL, &websocket.DialOptions{HTTPClient: s.http})

@@ -3,11 +3,9 @@ package slack
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/internal/rest"
@@ -17,7 +15,6 @@ const (
 	scheme  = "slack"
 	usual   = "https://slack.com"
 	maxText = 3000 // characters of a text block
-	timeout = 30 * time.Second
 )
 
 // App is an app. It implements [channel.Channel].
@@ -44,37 +41,30 @@ func New(address string) (*App, error) {
 }
 
 // call calls a method of the API.
-func (s *App) call(ctx context.Context, method, token string, body, result any) error {
-	_, data, err := rest.Do(ctx, s.http, rest.Request{
-		Method: http.MethodPost, URL: s.base + method, Body: body, Timeout: timeout,
-		Header: http.Header{"Authorization": {"Bearer " + token}},
-	})
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		OK    bool   `json:"ok"`
-		Error string `json:"error"`
-	}
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return channel.Errorf(channel.Doubt, "%s: the answer is not one of Slack: %w", method, err)
-	}
+func (s *App) call(ctx context.Context, method, token string, body any) (answer, error) {
+	var a answer
+	err := rest.Do(ctx, s.http, rest.Request{URL: s.base + method, Token: token, Body: body, Result: &a})
 	switch {
-	case !answer.OK && (answer.Error == "internal_error" || answer.Error == "fatal_error"):
-		return channel.Errorf(channel.Doubt, "%s: %s", method, answer.Error)
-	case !answer.OK:
-		return channel.Errorf(channel.Refused, "%s: %s", method, answer.Error)
+	case err != nil:
+		return a, err
+	case a.OK:
+		return a, nil
+	case a.Error == "internal_error" || a.Error == "fatal_error":
+		return a, channel.Errorf(channel.Doubt, "%s: %s", method, a.Error)
 	}
-	if err := json.Unmarshal(data, result); err != nil {
-		return channel.Errorf(channel.Doubt, "%s: the answer is not one of Slack: %w", method, err)
-	}
-	return nil
+	return a, channel.Errorf(channel.Refused, "%s: %s", method, a.Error)
+}
+
+// answer has the fields of the answers of the methods that are called.
+type answer struct {
+	OK                  bool
+	Error               string
+	URL, TS, User, Team string
 }
 
 // Account implements [channel.Sender].
 func (s *App) Account(ctx context.Context) (string, error) {
-	var me struct{ User, Team string }
-	err := s.call(ctx, "auth.test", s.bot, struct{}{}, &me)
+	me, err := s.call(ctx, "auth.test", s.bot, struct{}{})
 	return me.User + " in " + me.Team, err
 }
 
@@ -91,49 +81,25 @@ func escaped(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-type (
-	postMessage struct {
-		Channel     string `json:"channel"`
-		ThreadTS    string `json:"thread_ts,omitempty"`
-		Text        string `json:"text"`
-		Markdown    bool   `json:"mrkdwn"`
-		UnfurlLinks bool   `json:"unfurl_links"`
-		UnfurlMedia bool   `json:"unfurl_media"`
-		Blocks      []any  `json:"blocks,omitempty"`
-	}
-	plainText struct {
-		Type string `json:"type"` // plain_text
-		Text string `json:"text"`
-	}
-	section struct {
-		Type string    `json:"type"` // section
-		Text plainText `json:"text"`
-	}
-	actions struct {
-		Type     string   `json:"type"` // actions
-		Elements []button `json:"elements"`
-	}
-	button struct {
-		Type     string    `json:"type"` // button
-		ActionID string    `json:"action_id"`
-		Text     plainText `json:"text"`
-		Value    string    `json:"value"`
-	}
-)
+type object map[string]any
+
+func plain(text string) object { return object{"type": "plain_text", "text": text} }
 
 // Send implements [channel.Sender]. The text is plain: its markup is escaped or in a block of plain text.
 func (s *App) Send(ctx context.Context, r channel.Reply) (string, error) {
-	body := postMessage{Channel: r.Chat, ThreadTS: r.Thread, Text: escaped(r.Text)}
-	if len(r.Buttons) > 0 {
-		row := actions{Type: "actions"}
-		for _, one := range r.Buttons {
-			row.Elements = append(row.Elements, button{
-				Type: "button", ActionID: one.Token, Text: plainText{"plain_text", one.Label}, Value: one.Token,
-			})
-		}
-		body.Blocks = []any{section{"section", plainText{"plain_text", r.Text}}, row}
+	body := object{
+		"channel": r.Chat, "text": escaped(r.Text), "mrkdwn": false, "unfurl_links": false, "unfurl_media": false,
 	}
-	var sent struct{ TS string }
-	err := s.call(ctx, "chat.postMessage", s.bot, body, &sent)
+	if r.Thread != "" {
+		body["thread_ts"] = r.Thread
+	}
+	if len(r.Buttons) > 0 {
+		var row []object
+		for _, one := range r.Buttons {
+			row = append(row, object{"type": "button", "action_id": one.Token, "text": plain(one.Label), "value": one.Token})
+		}
+		body["blocks"] = []object{{"type": "section", "text": plain(r.Text)}, {"type": "actions", "elements": row}}
+	}
+	sent, err := s.call(ctx, "chat.postMessage", s.bot, body)
 	return sent.TS, err
 }

@@ -12,12 +12,6 @@ import (
 )
 
 type (
-	getUpdates struct {
-		Offset  int64    `json:"offset"`
-		Limit   int      `json:"limit"`
-		Timeout int      `json:"timeout"`
-		Allowed []string `json:"allowed_updates"`
-	}
 	update struct {
 		ID      int64    `json:"update_id"`
 		Message *message `json:"message"`
@@ -69,8 +63,9 @@ func (b *Bot) Receive(ctx context.Context, cursor string, take channel.Take) err
 	next, _ := strconv.ParseInt(cmp.Or(cursor, "0"), 10, 64) // it was formatted here
 	for {
 		var raw []json.RawMessage
-		err := b.call(ctx, "getUpdates", poll+timeout, getUpdates{
-			Offset: next, Limit: batch, Timeout: int(poll / time.Second), Allowed: []string{"message", "callback_query"},
+		err := b.call(ctx, "getUpdates", poll, object{
+			"offset": next, "limit": batch, "timeout": poll / time.Second,
+			"allowed_updates": []string{"message", "callback_query"},
 		}, &raw)
 		if err != nil {
 			return err

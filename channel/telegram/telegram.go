@@ -22,9 +22,8 @@ const (
 	// maxToast is the length of the answer to a press, in characters.
 	maxToast = 200
 
-	batch   = 100 // updates of one answer
-	poll    = 50 * time.Second
-	timeout = 30 * time.Second
+	batch = 100 // updates of one answer
+	poll  = 50 * time.Second
 )
 
 // Bot is a bot. It implements [channel.Channel].
@@ -48,49 +47,31 @@ func New(address string) (*Bot, error) {
 	return &Bot{base: base, http: rest.NewClient(), Usual: a.Usual}, nil
 }
 
-// answer is the form of all answers.
-type answer struct {
-	OK          bool            `json:"ok"`
-	Result      json.RawMessage `json:"result"`
-	Description string          `json:"description"`
-	Parameters  struct {
-		RetryAfter int `json:"retry_after"`
-	} `json:"parameters"`
-}
-
-// call calls a method of the API.
-func (b *Bot) call(ctx context.Context, method string, within time.Duration, body, result any) error {
-	_, data, err := rest.Do(ctx, b.http, rest.Request{
-		Method: http.MethodPost, URL: b.base + method, Header: http.Header{}, Body: body, Timeout: within,
+// call calls a method of the API, which may wait before it answers.
+func (b *Bot) call(ctx context.Context, method string, wait time.Duration, body, result any) error {
+	var problem struct {
+		Description string `json:"description"`
+		Parameters  struct {
+			RetryAfter int `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	answer := struct {
+		OK     bool `json:"ok"`
+		Result any  `json:"result"`
+	}{Result: result}
+	err := rest.Do(ctx, b.http, rest.Request{
+		URL: b.base + method, Body: body, Wait: wait, Result: &answer, Problem: &problem,
 	})
-	var a answer
-	read := json.Unmarshal(data, &a)
-	var failed *channel.Error
-	switch {
-	case errors.As(err, &failed) && data != nil && read == nil:
-		failed.Err = errors.New(method + ": " + a.Description)
-		if n := a.Parameters.RetryAfter; n > 0 {
-			failed.After = time.Duration(n) * time.Second
-		}
-		return failed
-	case err != nil:
-		return err
-	case read != nil || !a.OK:
+	if err == nil && !answer.OK {
 		return channel.Errorf(channel.Doubt, "%s: the answer is not one of the Bot API", method)
 	}
-	if result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(a.Result, result); err != nil {
-		return channel.Errorf(channel.Doubt, "%s: the answer is not one of the Bot API: %w", method, err)
-	}
-	return nil
+	return rest.Explained(err, problem.Description, time.Duration(problem.Parameters.RetryAfter)*time.Second)
 }
 
 // Account implements [channel.Sender].
 func (b *Bot) Account(ctx context.Context) (string, error) {
 	var me user
-	err := b.call(ctx, "getMe", timeout, struct{}{}, &me)
+	err := b.call(ctx, "getMe", 0, struct{}{}, &me)
 	return "@" + me.Username, err
 }
 
@@ -100,66 +81,31 @@ func (b *Bot) Deduplicates() bool { return false }
 // Parts implements [channel.Sender].
 func (b *Bot) Parts(text string) []string { return channel.Split(text, maxText, channel.UTF16) }
 
-type (
-	sendMessage struct {
-		ChatID   json.RawMessage `json:"chat_id"`
-		ThreadID int64           `json:"message_thread_id,omitempty"`
-		Text     string          `json:"text"`
-		Preview  preview         `json:"link_preview_options"`
-		Reply    *replyTo        `json:"reply_parameters,omitempty"`
-		Markup   *markup         `json:"reply_markup,omitempty"`
-	}
-	preview struct {
-		Disabled bool `json:"is_disabled"`
-	}
-	replyTo struct {
-		ID        int64 `json:"message_id"`
-		OrWithout bool  `json:"allow_sending_without_reply"`
-	}
-	markup struct {
-		Keyboard [][]button `json:"inline_keyboard"`
-	}
-	button struct {
-		Text string `json:"text"`
-		Data string `json:"callback_data"`
-	}
-	answerPress struct {
-		ID    string `json:"callback_query_id"`
-		Text  string `json:"text"`
-		Alert bool   `json:"show_alert"`
-	}
-)
+type object map[string]any
 
 // Send implements [channel.Sender]. Without a parse_mode, the text is plain.
 func (b *Bot) Send(ctx context.Context, r channel.Reply) (string, error) {
 	if r.PressID != "" {
 		text := []rune(r.Text)
-		return "", b.call(ctx, "answerCallbackQuery", timeout, answerPress{
-			ID: r.PressID, Text: string(text[:min(len(text), maxToast)]), Alert: true,
+		return "", b.call(ctx, "answerCallbackQuery", 0, object{
+			"callback_query_id": r.PressID, "text": string(text[:min(len(text), maxToast)]), "show_alert": true,
 		}, nil)
 	}
-	body := sendMessage{ChatID: chatID(r.Chat), Text: r.Text, Preview: preview{true}}
-	body.ThreadID, _ = strconv.ParseInt(r.Thread, 10, 64) // "" is none
-	if id, err := strconv.ParseInt(r.To, 10, 64); err == nil {
-		body.Reply = &replyTo{id, true}
+	body := object{"chat_id": r.Chat, "text": r.Text, "link_preview_options": object{"is_disabled": true}}
+	if r.Thread != "" {
+		body["message_thread_id"] = json.Number(r.Thread)
+	}
+	if r.To != "" {
+		body["reply_parameters"] = object{"message_id": json.Number(r.To), "allow_sending_without_reply": true}
 	}
 	if len(r.Buttons) > 0 {
-		row := make([]button, len(r.Buttons))
-		for i, one := range r.Buttons {
-			row[i] = button{one.Label, one.Token}
+		var row []object
+		for _, one := range r.Buttons {
+			row = append(row, object{"text": one.Label, "callback_data": one.Token})
 		}
-		body.Markup = &markup{[][]button{row}}
+		body["reply_markup"] = object{"inline_keyboard": [][]object{row}}
 	}
 	var sent message
-	err := b.call(ctx, "sendMessage", timeout, body, &sent)
+	err := b.call(ctx, "sendMessage", 0, body, &sent)
 	return strconv.FormatInt(sent.ID, 10), err
-}
-
-// chatID returns the ID of a chat as the API wants it: a number, or the @name of a public channel.
-func chatID(chat string) json.RawMessage {
-	if _, err := strconv.ParseInt(chat, 10, 64); err == nil {
-		return json.RawMessage(chat)
-	}
-	text, _ := json.Marshal(chat) // cannot fail for a string
-	return text
 }

@@ -24,8 +24,7 @@ const (
 	Tolerance = 5 * time.Minute
 
 	maxText = 64 << 10 // bytes
-	timeout = 30 * time.Second
-	maxID   = 256 // bytes
+	maxID   = 256      // bytes
 )
 
 // Hook is a webhook. It implements [channel.Channel].
@@ -132,8 +131,8 @@ func (h *Hook) Send(ctx context.Context, r channel.Reply) (string, error) {
 		return "", channel.Errorf(channel.Refused, "the reply cannot be written: %w", err)
 	}
 	at := h.now()
-	_, _, err = rest.Do(ctx, h.http, rest.Request{
-		Method: http.MethodPost, URL: h.url, Body: body, Timeout: timeout, Header: http.Header{
+	err = rest.Do(ctx, h.http, rest.Request{
+		URL: h.url, Body: body, Header: http.Header{
 			"Webhook-Id": {r.Key}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
 			"Webhook-Signature": {notify.Sign(h.key, r.Key, at, body)},
 		},

@@ -181,7 +181,7 @@ func (s *Telegram) getUpdates(ctx context.Context, body []byte) answer {
 
 func (s *Telegram) sendMessage(body []byte) answer {
 	var q struct {
-		Chat    int64  `json:"chat_id"`
+		Chat    int64  `json:"chat_id,string"`
 		Thread  int64  `json:"message_thread_id"`
 		Text    string `json:"text"`
 		Preview struct {

@@ -360,7 +360,7 @@ func TestC16_FourEyes(t *testing.T) {
 // it.
 func TestC16_Untrusted(t *testing.T) {
 	each(t, `
-- {tool_calls: [{name: message, arguments: {channel: chat, content: "Lunch?"}}]}
+- {tool_calls: [{name: message, arguments: {channel: chat, chat_id: "5", content: "Lunch?"}}]}
 - {text: "Read."}
 `, "tools: {confirm: never}\n", func(h *house) {
 		h.Write(h.eva, chattest.Message{

@@ -3,10 +3,12 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -34,18 +36,56 @@ func NewClient() *http.Client {
 	}
 }
 
+// timeout bounds requests that wait for nothing.
+const timeout = 30 * time.Second
+
 // Request is a request with JSON.
 type Request struct {
-	Method, URL string
+	Method, URL string // the method is POST if ""
+	Token       string // for the header Authorization, or ""
 	Header      http.Header
-	Body        any // []byte, or a value that becomes JSON; nil for none
-	Timeout     time.Duration
+	Body        any           // []byte, or a value that becomes JSON; nil for none
+	Wait        time.Duration // how long the API may wait before it answers
+	// Result is decoded from the body of the answer, and Problem from that of a failure, if that is JSON. If nil, nothing
+	// is decoded.
+	Result, Problem any
 }
 
-// Do sends a request, and returns the status and body of its answer. The error is an [*channel.Error], and does not
-// contain the URL, which may have a token.
-func Do(ctx context.Context, client *http.Client, r Request) (res *http.Response, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+// Do sends a request. The error is an [*channel.Error], and does not contain the URL, which may have a token.
+func Do(ctx context.Context, client *http.Client, r Request) error {
+	res, body, err := do(ctx, client, r)
+	if err != nil {
+		return err
+	}
+	if err := failure(res); err != nil {
+		if r.Problem != nil {
+			_ = json.Unmarshal(body, r.Problem) // the status says enough
+		}
+		return err
+	}
+	if r.Result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, r.Result); err != nil {
+		return channel.Errorf(channel.Doubt, "the answer is not one of this API: %w", err)
+	}
+	return nil
+}
+
+// Explained returns a failure with what the API says of it: a text, and how long to wait, unless they are zero.
+func Explained(err error, text string, after time.Duration) error {
+	var failed *channel.Error
+	if errors.As(err, &failed) && text != "" {
+		failed.Err = errors.New(text)
+		if after > 0 {
+			failed.After = min(after, time.Hour)
+		}
+	}
+	return err
+}
+
+func do(ctx context.Context, client *http.Client, r Request) (res *http.Response, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Wait+timeout)
 	defer cancel()
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
@@ -55,12 +95,13 @@ func Do(ctx context.Context, client *http.Client, r Request) (res *http.Response
 			return nil, nil, channel.Errorf(channel.Refused, "the request cannot be written: %w", err)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(data))
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodPost), r.URL, bytes.NewReader(data))
 	if err != nil {
 		return nil, nil, channel.Errorf(channel.Refused, "the address is not valid")
 	}
-	for name, values := range r.Header {
-		req.Header[name] = values
+	maps.Copy(req.Header, r.Header)
+	if r.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Token)
 	}
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -79,7 +120,7 @@ func Do(ctx context.Context, client *http.Client, r Request) (res *http.Response
 		}
 		return nil, nil, channel.Errorf(class, "%w", withoutURL(err))
 	}
-	return res, body, failure(res)
+	return res, body, nil
 }
 
 // withoutURL returns the cause of an error of a client.
