@@ -36,20 +36,24 @@ type Attachment struct {
 	Type string `json:"type,omitempty"`
 }
 
-// Reply is a message to a chat.
+// Reply is a message to a chat. Webhooks get it as JSON.
 type Reply struct {
-	Chat, Thread string // [Sender.Chat] returns what Chat may be
-	To           string // ID of the message that it answers, or ""
-	Text         string // plain text: nothing in it is markup
-	Buttons      []Button
+	Chat    string   `json:"chat"` // what [Sender.Chat] returns, or that of a message
+	Thread  string   `json:"thread,omitempty"`
+	To      string   `json:"reply_to,omitempty"` // ID of the message that it answers, or ""
+	Text    string   `json:"text"`               // plain text: nothing in it is markup
+	Buttons []Button `json:"buttons,omitempty"`
 	// Key identifies the reply, if the API recognizes one that is sent twice ([Sender.Deduplicates]).
-	Key string
+	Key string `json:"-"`
 	// PressID makes the reply an answer to the press of a button, which only who pressed it needs to read.
-	PressID string
+	PressID string `json:"-"`
 }
 
 // Button is an answer that a person can choose. Clients may send tokens of their own.
-type Button struct{ Label, Token string }
+type Button struct {
+	Label string `json:"label"`
+	Token string `json:"text"` // a message with this text chooses it too
+}
 
 // Sender sends messages. It is safe for use by several goroutines.
 type Sender interface {

@@ -39,11 +39,3 @@ func breakAt(part string) int {
 	}
 	return len(part)
 }
-
-// UTF16 is the size of a character in units of UTF-16, which some APIs count.
-func UTF16(r rune) int {
-	if r > 0xFFFF {
-		return 2
-	}
-	return 1
-}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/internal/rest"
@@ -75,9 +76,7 @@ func (a *Account) Account(ctx context.Context) (string, error) {
 func (a *Account) Deduplicates() bool { return true }
 
 // Parts implements [channel.Sender].
-func (a *Account) Parts(text string) []string {
-	return channel.Split(text, maxText, func(r rune) int { return len(string(r)) })
-}
+func (a *Account) Parts(text string) []string { return channel.Split(text, maxText, utf8.RuneLen) }
 
 type object map[string]any
 

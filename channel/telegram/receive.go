@@ -73,15 +73,11 @@ func (b *Bot) Receive(ctx context.Context, cursor string, take channel.Take) err
 		var messages []channel.Message
 		for _, one := range raw {
 			var u update
-			if err := json.Unmarshal(one, &u); err != nil {
-				// Skipping what cannot be read needs its number, which comes first.
-				var id struct {
-					ID int64 `json:"update_id"`
-				}
-				if json.Unmarshal(one, &id) != nil {
-					return channel.Errorf(channel.Refused, "getUpdates: the answer is not one of the Bot API: %w", err)
-				}
-				u = update{ID: id.ID}
+			if json.Unmarshal(one, &u) != nil {
+				u = update{ID: u.ID} // it is skipped, which needs only its number
+			}
+			if u.ID == 0 {
+				return channel.Errorf(channel.Refused, "getUpdates: the answer is not one of the Bot API")
 			}
 			next = max(next, u.ID+1)
 			if m, ok := u.read(); ok {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf16"
 
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/internal/rest"
@@ -79,7 +80,7 @@ func (b *Bot) Account(ctx context.Context) (string, error) {
 func (b *Bot) Deduplicates() bool { return false }
 
 // Parts implements [channel.Sender].
-func (b *Bot) Parts(text string) []string { return channel.Split(text, maxText, channel.UTF16) }
+func (b *Bot) Parts(text string) []string { return channel.Split(text, maxText, utf16.RuneLen) }
 
 type object map[string]any
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/channel"
@@ -105,28 +106,9 @@ func (h *Hook) Read(header func(name string) string, body []byte) (m channel.Mes
 	}, nil
 }
 
-// Reply is the body of a reply. The receiver takes one webhook-id once.
-type Reply struct {
-	Chat    string   `json:"chat"`
-	Thread  string   `json:"thread,omitempty"`
-	ReplyTo string   `json:"reply_to,omitempty"`
-	Text    string   `json:"text"`
-	Buttons []Button `json:"buttons,omitempty"`
-}
-
-// Button is an answer: posting its text as a message chooses it.
-type Button struct {
-	Label string `json:"label"`
-	Text  string `json:"text"`
-}
-
 // Send implements [channel.Sender].
 func (h *Hook) Send(ctx context.Context, r channel.Reply) (string, error) {
-	to := Reply{Chat: r.Chat, Thread: r.Thread, ReplyTo: r.To, Text: r.Text}
-	for _, b := range r.Buttons {
-		to.Buttons = append(to.Buttons, Button{b.Label, b.Token})
-	}
-	body, err := json.Marshal(to)
+	body, err := json.Marshal(r)
 	if err != nil {
 		return "", channel.Errorf(channel.Refused, "the reply cannot be written: %w", err)
 	}
@@ -144,9 +126,7 @@ func (h *Hook) Send(ctx context.Context, r channel.Reply) (string, error) {
 func (h *Hook) Deduplicates() bool { return true }
 
 // Parts implements [channel.Sender].
-func (h *Hook) Parts(text string) []string {
-	return channel.Split(text, maxText, func(r rune) int { return len(string(r)) })
-}
+func (h *Hook) Parts(text string) []string { return channel.Split(text, maxText, utf8.RuneLen) }
 
 // Account implements [channel.Sender].
 func (h *Hook) Account(context.Context) (string, error) { return address.Where(h.url), nil }

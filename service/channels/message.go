@@ -213,21 +213,20 @@ func (l *line) ask(r *record, approval string) (again bool, err error) {
 			r.Asked = a // it may be decided as soon as it is seen
 			l.mu.Unlock()
 		}
-		id, err := l.send(r, v.ID, reply)
-		var not *notSent
-		if errors.As(err, &not) { // the run still waits, and can be decided elsewhere
-			l.mu.Lock()
-			r.Asked = a
-			l.mu.Unlock()
-			l.notice("run %s waits for %s, and its question may not have been posted: %v", r.Run, v.ID, not)
-			break
-		}
+		id, failed, err := l.send(r, v.ID, reply)
 		if err != nil {
 			return false, err
 		}
 		l.mu.Lock()
 		a.MessageID = id
+		if failed != "" {
+			r.Asked = a
+		}
 		l.mu.Unlock()
+		if failed != "" { // the run still waits, and can be decided elsewhere
+			l.notice("run %s waits for %s, and its question may not have been posted: %s", r.Run, v.ID, failed)
+			break
+		}
 	}
 	r.Sending = ""
 	return false, l.save(r)
@@ -244,13 +243,12 @@ func (l *line) answer(r *record, rec *store.RunRecord) error {
 	parts := l.api.Parts(outcome(rec))
 	for r.Part < len(parts) {
 		reply := l.reply(r, fmt.Sprintf("answer %d", r.Part), parts[r.Part])
-		_, err := l.send(r, sendingAnswer, reply)
-		var not *notSent
-		if errors.As(err, &not) {
-			return l.undelivered(r, not.Error())
-		}
-		if err != nil {
+		_, failed, err := l.send(r, sendingAnswer, reply)
+		switch {
+		case err != nil:
 			return err
+		case failed != "":
+			return l.undelivered(r, failed)
 		}
 		r.Part++
 	}
@@ -263,49 +261,38 @@ const sendingAnswer = "answer"
 func (l *line) reply(r *record, what, text string) channel.Reply {
 	return channel.Reply{
 		Chat: r.Message.Chat, Thread: r.Message.Thread, To: r.Message.ID, Text: text,
-		Key: r.key + keyOf(&channel.Message{ID: what}),
+		Key: r.key + hash("", what),
 	}
 }
 
-// notSent reports that a reply was not sent, or may not have been.
-type notSent struct {
-	class channel.Class
-	err   error
-}
-
-func (e *notSent) Error() string {
-	if e.class == channel.Doubt {
-		return "it is not known whether it has arrived: " + e.err.Error()
-	}
-	return e.err.Error()
-}
-
-// send stores that a reply is being sent, and sends it. The error is a [*notSent], or one of the store.
-func (l *line) send(r *record, what string, reply channel.Reply) (id string, err error) {
+// send stores that a reply is being sent, and sends it. failed is why it was not sent, or may not have been; an error is
+// one of the store.
+func (l *line) send(r *record, what string, reply channel.Reply) (id, failed string, err error) {
 	pause := retryLeast
 	for {
 		r.Sending = what
 		if err := l.save(r); err != nil {
-			return "", err
+			return "", "", err
 		}
 		// An adapter bounds the time of a request.
 		id, err = l.api.Send(context.WithoutCancel(l.ctx), reply)
 		class, after := channel.ClassOf(err)
 		switch {
 		case err == nil:
-			return id, nil
-		case class == channel.Later, class == channel.Doubt && l.api.Deduplicates():
-		default:
-			return "", &notSent{class, err}
+			return id, "", nil
+		case class == channel.Refused:
+			return "", err.Error(), nil
+		case class == channel.Doubt && !l.api.Deduplicates():
+			return "", "it is not known whether it has arrived: " + err.Error(), nil
 		}
 		if class == channel.Later { // a crash during the pause leaves no doubt
 			r.Sending = ""
 			if err := l.save(r); err != nil {
-				return "", err
+				return "", "", err
 			}
 		}
 		if err := l.pause(max(pause, after)); err != nil {
-			return "", err
+			return "", "", err
 		}
 		pause = min(2*pause, retryMost)
 	}
@@ -331,12 +318,10 @@ func (l *line) notice(format string, args ...any) {
 
 // say sends a text once, unless too many are waiting. The text may be lost in a crash.
 func (l *line) say(m *channel.Message, text string) {
-	key := keyOf(m)
-	r := channel.Reply{Chat: m.Chat, Thread: m.Thread, Text: text, Key: key + keyOf(&channel.Message{ID: text})}
+	r := channel.Reply{Chat: m.Chat, Thread: m.Thread, Text: text, Key: keyOf(m) + hash("", text), PressID: m.PressID}
 	if m.Press == "" {
 		r.To = m.ID
 	}
-	r.PressID = m.PressID
 	select {
 	case l.out <- r:
 	default:

@@ -14,11 +14,10 @@ import (
 
 // Report is what a channel has seen, for an administrator.
 type Report struct {
-	Refused  []Unlisted `json:"refused"`           // the last senders who are not listed, newest first
-	Total    int64      `json:"total"`             // messages of senders who are not listed
-	Dropped  int64      `json:"dropped"`           // messages that were too many
-	Problem  string     `json:"problem,omitempty"` // why nothing is received now
-	Received time.Time  `json:"received,omitzero"` // when it last worked
+	Refused []Unlisted `json:"refused"`           // the last senders who are not listed, newest first
+	Total   int64      `json:"total"`             // messages of senders who are not listed
+	Dropped int64      `json:"dropped"`           // messages that were too many
+	Problem string     `json:"problem,omitempty"` // why nothing is received now
 	// Undelivered are runs whose answers may not have arrived. They are not part of the stored report.
 	Undelivered []Undelivered `json:"-"`
 }
@@ -27,7 +26,6 @@ type Report struct {
 type Unlisted struct {
 	ID   string    `json:"id"`
 	Name string    `json:"name"` // chosen by the sender
-	Chat string    `json:"chat"`
 	At   time.Time `json:"at"`
 }
 
@@ -54,8 +52,7 @@ func (l *line) refused(m *channel.Message) {
 	id := guard.Clip(m.Sender, maxUnlistedBytes)
 	l.report.Refused = slices.DeleteFunc(l.report.Refused, func(s Unlisted) bool { return s.ID == id })
 	l.report.Refused = slices.Insert(l.report.Refused, 0, Unlisted{
-		ID: id, Name: guard.Clip(m.Name, maxUnlistedBytes), Chat: guard.Clip(m.Chat, maxUnlistedBytes),
-		At: time.Now().UTC().Truncate(time.Second),
+		ID: id, Name: guard.Clip(m.Name, maxUnlistedBytes), At: time.Now().UTC().Truncate(time.Second),
 	})
 	l.report.Refused = l.report.Refused[:min(len(l.report.Refused), maxRefused)]
 	l.report.Total++

@@ -276,8 +276,10 @@ func (l *line) put(r *record, data []byte) error {
 }
 
 // keyOf returns the key of a message.
-func keyOf(m *channel.Message) string {
-	sum := sha256.Sum256([]byte(m.Chat + "\x00" + m.ID))
+func keyOf(m *channel.Message) string { return hash(m.Chat, m.ID) }
+
+func hash(a, b string) string {
+	sum := sha256.Sum256([]byte(a + "\x00" + b))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -325,7 +327,7 @@ func (l *line) take(ctx context.Context, messages []channel.Message, cursor stri
 	l.taking.Lock()
 	defer l.taking.Unlock()
 	for chunk := range slices.Chunk(messages, maxChunk) {
-		if err := l.hasRoom(ctx, len(chunk)); err != nil {
+		if err := l.waitForRoom(ctx, len(chunk)); err != nil {
 			return err
 		}
 		if err := l.takeSome(ctx, chunk); err != nil {
@@ -390,15 +392,16 @@ func (l *line) knows(key string) bool {
 	return ok
 }
 
-// hasRoom waits until n messages have room.
-func (l *line) hasRoom(ctx context.Context, n int) error {
-	for {
-		l.mu.Lock()
-		ok := l.queued+n <= maxQueued && len(l.state.Recent)+n <= maxRecent
-		l.mu.Unlock()
-		if ok {
-			return nil
-		}
+// hasRoom reports whether n messages have room.
+func (l *line) hasRoom(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queued+n <= maxQueued && len(l.state.Recent)+n <= maxRecent
+}
+
+// waitForRoom waits until n messages have room.
+func (l *line) waitForRoom(ctx context.Context, n int) error {
+	for !l.hasRoom(n) {
 		select {
 		case <-l.room:
 		case <-time.After(l.o.Tend): // some messages may be recent no longer
@@ -409,6 +412,7 @@ func (l *line) hasRoom(ctx context.Context, n int) error {
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // posted takes one message, or refuses it if there is no room.
@@ -418,10 +422,7 @@ func (l *line) posted(ctx context.Context, m channel.Message) (again bool, err e
 	if l.knows(keyOf(&m)) {
 		return true, nil
 	}
-	l.mu.Lock()
-	full := l.queued >= maxQueued || len(l.state.Recent) >= maxRecent
-	l.mu.Unlock()
-	if full {
+	if !l.hasRoom(1) {
 		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "too many messages of channel %s wait; try again later", l.name)
 		err.RetryAfter = retryLeast
 		return false, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"unicode/utf16"
 
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/channel"
@@ -100,7 +101,7 @@ func (m *messenger) Send(ctx context.Context, r channel.Reply) (string, error) {
 func (m *messenger) Deduplicates() bool { return false }
 
 func (m *messenger) Parts(text string) []string {
-	return channel.Split(text, maxMessage, channel.UTF16)
+	return channel.Split(text, maxMessage, utf16.RuneLen)
 }
 
 func (m *messenger) Account(context.Context) (string, error) {
