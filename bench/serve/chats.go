@@ -79,22 +79,20 @@ func (c *chatNode) close() {
 
 // chatOffer is the configuration of the node with the model.
 const chatOffer = `
+server: {max_runs: %d}
 bus: {url: '%s', name: model, offers: {llm.chat@2.0: {agent: waits, params: {model: [mock/waits]}, max_concurrent: %d}}}
 `
-
-// mostChats is how many are measured at a time: each is a run of the serving node, which drives 256.
-const mostChats = 250
 
 // manyChats has a node call the model of another one many times, and then has the model answer: each piece says when it
 // was sent.
 func (b *bench) manyChats(ctx context.Context, dir string) error {
-	count := min(b.streams, mostChats)
+	count := b.streams
 	c, err := startNode(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	s, err := b.startOn(ctx, dir, "data", fmt.Sprintf(chatOffer, c.nats.ClientURL(), count), true)
+	s, err := b.startOn(ctx, dir, "data", fmt.Sprintf(chatOffer, max(count, 16), c.nats.ClientURL(), count), true)
 	if err != nil {
 		return err
 	}

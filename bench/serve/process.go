@@ -106,7 +106,7 @@ const config = `
 data_dir: %s
 workspace: %s
 %s
-providers: {mock: {type: openai, api_key: none, base_url: '%s'}}
+providers: {mock: {type: openai, api_key: none, base_url: '%s', max_concurrent: 1000}}
 agents:
   default: {model: mock/rounds, system: %q, tools: [update_plan]}
   parks: {model: mock/parks, tools: [write_file]}

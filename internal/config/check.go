@@ -483,7 +483,8 @@ func (c *Config) NeedRestart(next *Config) (keys []string) {
 	now, then := written(reflect.ValueOf(c).Elem(), Value.Raw), written(reflect.ValueOf(next).Elem(), Value.Raw)
 	for _, key := range []string{
 		"bus.ca_file", "bus.credentials", "bus.name", "bus.tls", "bus.url", "data_dir", "database", "keys", "listen",
-		"log.file", "log.format", "log.level", "server.tls.cert", "server.tls.key", "telemetry.content", "telemetry.otlp",
+		"log.file", "log.format", "log.level", "server.max_runs", "server.tls.cert", "server.tls.key", "telemetry.content",
+		"telemetry.otlp",
 	} {
 		a, b := now, then
 		for part := range strings.SplitSeq(key, ".") {

@@ -208,6 +208,7 @@ type Server struct {
 	TrustedProxies []string `yaml:"trusted_proxies" default:"[]" max:"100" format:"network"`
 
 	ClientToolTimeout Duration `yaml:"client_tool_timeout" default:"1h" min:"1s" max:"30d"`
+	MaxRuns           int      `yaml:"max_runs" default:"256" min:"16" max:"4096"` // that each server works on
 	MaxRunsPerUser    int      `yaml:"max_runs_per_user" default:"0" min:"0" max:"100000"`
 
 	Session WebSession `yaml:"session"`

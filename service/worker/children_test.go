@@ -290,7 +290,7 @@ func TestChildren_NotTaken(t *testing.T) {
 func TestChildren_LeaveRoom(t *testing.T) {
 	w := treeOn(t, "", gives, nil)
 	var all []*worker.Drive
-	for range worker.MaxDrives / 2 {
+	for range w.other.Most() / 2 {
 		d, err := w.other.Reserve("", "")
 		if err != nil {
 			t.Fatal(err)

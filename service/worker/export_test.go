@@ -84,5 +84,5 @@ func (p *Pool) EndRedrive(d *Drive) {
 // Send sends a frame to those who follow a run.
 func (p *Pool) Send(run toolcrib.RunID, f journal.Frame) { p.send(run, f) }
 
-// MaxDrives is the number of runs that a pool drives at a time.
-const MaxDrives = maxDrives
+// Most is the number of runs that a pool drives at a time.
+func (p *Pool) Most() int { return p.most }

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// maxDrives is the number of runs that a [Pool] drives at a time.
-	maxDrives = 256
 	// beginWait is how long a request waits for a worker to begin its run.
 	beginWait = time.Second
 	// settleWait is how long the queue may take to answer.
@@ -44,6 +42,7 @@ type Pool struct {
 	ctx     context.Context // of the runs
 	end     context.CancelCauseFunc
 	running sync.WaitGroup
+	most    int           // runs that are driven at a time: server.max_runs at the start
 	slots   chan struct{} // one for each busy worker
 	room    chan struct{} // has room for one; signals that a run may continue that has waited for a bound
 
@@ -93,10 +92,11 @@ type failure struct {
 
 // New returns a pool. It looks for runs that can continue until Close is called.
 func New(o Options) *Pool {
+	most := o.Runner.Config().Server.MaxRuns
 	p := &Pool{
 		env: o.Env, drivers: o.Drivers, runner: o.Runner, queue: o.Queue, bus: o.Bus, log: o.Log,
 		shared: o.Shared, site: o.Site,
-		slots: make(chan struct{}, maxDrives), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
+		most: most, slots: make(chan struct{}, most), room: make(chan struct{}, 1), drives: map[*Drive]bool{},
 		runs: map[toolcrib.RunID]*Drive{}, follow: map[toolcrib.RunID]map[*Subscription]bool{},
 		lastSeqs: map[toolcrib.RunID]knownSeq{}, failed: map[toolcrib.RunID]failure{},
 		heard: map[toolcrib.RunID]numbered{}, children: map[toolcrib.RunID]*awaited{},
@@ -213,8 +213,8 @@ func (p *Pool) reserve(run toolcrib.RunID, once string) (*Drive, error) {
 		return nil, p.closing("")
 	case p.runs[run] != nil:
 		return nil, toolcrib.Errorf(toolcrib.CodeConflict, "run %s is active", run)
-	case len(p.drives) >= maxDrives:
-		return nil, reached("the server has reached its limit of active runs")
+	case len(p.drives) >= p.most:
+		return nil, reached("the server has reached server.max_runs active runs")
 	}
 	d := p.newDrive(run)
 	d.held, d.once = true, once

@@ -234,7 +234,7 @@ func (p *Pool) assign(run toolcrib.RunID) (w *Work, who toolcrib.Principal) {
 		return nil, who
 	case p.tellChild(run): // a drive of this server has it
 		return nil, who
-	case err == nil && rec.Parent != "" && d == nil && len(p.drives) >= maxDrives/2: // the server of its parent drives it
+	case err == nil && rec.Parent != "" && d == nil && len(p.drives) >= p.most/2: // the server of its parent drives it
 		return nil, who
 	case err != nil, rec.Status.Ended(), rec.Driver != p.env.Driver, !p.here(rec.Site):
 		if d != nil {
