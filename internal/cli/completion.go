@@ -281,13 +281,13 @@ func (a *app) tellGrants(grants []string) {
 	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
 }
 
-// unknownInConfig returns the tool names in a configuration that match no tool, with their positions.
-func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
+// unknownInConfig returns notices of the tool names in a configuration that match no tool now, with their positions, and
+// errors of those that no tool can have.
+func (a *app) unknownInConfig(c *config.Config) (all []string, wrong config.Errors, err error) {
 	n, err := a.namesNow(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []string
 	add := func(key, problem string) {
 		if problem == "" {
 			return
@@ -305,5 +305,16 @@ func (a *app) unknownInConfig(c *config.Config) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Tools.Settings)) {
 		add(config.JoinKey("tools.settings", name), missing("tool", name, n.tools...))
 	}
-	return all, nil
+	for _, name := range c.OfferNames() {
+		tool := c.Bus.Offers[name].Tool
+		problem := missing("tool", tool, append(c.BoundNames(), n.tools...)...)
+		switch {
+		case tool == "" || problem == "" || config.BuiltInTool(tool) == tool:
+		case len(c.MCPServers) == 0:
+			wrong = append(wrong, c.OfferError(name, "tool", problem))
+		default:
+			add(config.JoinKey("bus.offers", name)+".tool", problem)
+		}
+	}
+	return all, wrong, nil
 }

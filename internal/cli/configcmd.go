@@ -163,10 +163,11 @@ func (a *app) checkConfig() (any, func(), error) {
 		notices = append(notices, w.Error())
 	}
 	if len(known) == 0 {
-		unknown, err := a.unknownInConfig(c)
+		unknown, wrong, err := a.unknownInConfig(c)
 		if err != nil {
 			return nil, nil, err
 		}
+		all = append(all, wrong...).Sorted()
 		notices = slices.Concat(notices, unknown, env.ClearNotify(c))
 	}
 	for _, text := range notices {
