@@ -396,7 +396,7 @@ func (a *app) busTokenIssueCommand(cmd *cobra.Command) {
 			for _, name := range s.Nodes.NotOffered(q.Capabilities) {
 				a.notice("bus.offers does not have %s now", name)
 			}
-			fmt.Fprintf(a.err, "%s: good %s\n", short(t.ID), goodFor(&t.Token))
+			fmt.Fprintf(a.err, "%s: good %s\n", short(t.ID), busGoodFor(&t))
 			fmt.Fprintln(a.out, t.Token.Token)
 		}, err
 	})
@@ -422,12 +422,19 @@ func parseBusParams(list []string) (map[string][]any, error) {
 	return parseParams(texts)
 }
 
+// busGoodFor is [goodFor] with the name that the node has here.
+func busGoodFor(t *nodes.Token) string {
+	of := t.Token
+	of.User = cmp.Or(t.Node, of.User)
+	return goodFor(&of)
+}
+
 func (a *app) busTokenListCommand(cmd *cobra.Command) {
 	listing(a, cmd, a.forAdministrators(a.reading), "TOKEN|STATE|LABEL|BY|ISSUED|GOOD",
 		func(c call) ([]nodes.Token, error) { return c.Nodes.Tokens(c, c.who) },
 		func(t *nodes.Token) []string {
 			return []string{
-				short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, day(t.IssuedAt), goodFor(&t.Token),
+				short(t.ID), strings.ReplaceAll(t.State, "_", " "), t.Label, t.IssuedBy, day(t.IssuedAt), busGoodFor(t),
 			}
 		})
 }
@@ -448,7 +455,7 @@ func (a *app) busTokenShowCommand(cmd *cobra.Command) {
 			if !t.Own {
 				state = "of another node, which alone can check it: " + t.Claims.Issuer
 			}
-			rows := []string{"id", t.ID, "state", state, "for", strings.TrimPrefix(goodFor(&t.Token), "for ")}
+			rows := []string{"id", t.ID, "state", state, "for", strings.TrimPrefix(busGoodFor(&t), "for ")}
 			if t.Label != "" {
 				rows = append(rows, "label", t.Label)
 			}

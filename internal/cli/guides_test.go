@@ -76,9 +76,9 @@ func guides() map[string]guide {
 			`until toolcrib runs list --user desk:ann | grep completed; do sleep 0.1; done`: {prints: "completed"},
 		}},
 		"docs/bus.md": {nats: true, lines: map[string]how{
-			"toolcrib --config laptop.yaml bus capabilities":                                              {prints: `rag\.query@1\.0`},
+			"toolcrib --config laptop.yaml bus capabilities":                                                      {prints: `rag\.query@1\.0`},
 			`toolcrib --config laptop.yaml tools call search_corpus --args '{"query": "patent license", "k": 5}'`: {prints: "patent license"},
-			`toolcrib --config laptop.yaml run "What files are here?"`:                                    {prints: "list_directory"},
+			`toolcrib --config laptop.yaml run "What files are here?"`:                                            {prints: "list_directory"},
 		}},
 		"docs/people.md": {},
 		"docs/taint.md":  {lines: map[string]how{"toolcrib runs show last": {code: 1, prints: "no run yet"}}},

@@ -71,19 +71,20 @@ func paramValues(text JSON) (params map[string][]any, wrong string) {
 	return params, ""
 }
 
-// ownCapabilities begin the names of capabilities that every node serves by itself.
-func ownCapabilities() []string { return []string{"node.", "llm."} }
-
 func offerKey(name string) string { return yamltree.JoinKey("bus.offers", name) }
 
 func (d *decoder) checkOffers(c *Config) {
 	for _, name := range c.OfferNames() {
 		key, o := offerKey(name), c.Bus.Offers[name]
-		chat := (name == "llm.chat@1.0" || name == "llm.chat@2.0") && o.Agent != ""
-		reserved := func(own string) bool { return !chat && strings.HasPrefix(name, own) }
-		if i := slices.IndexFunc(ownCapabilities(), reserved); i >= 0 {
-			d.at(key, "%s* are capabilities that every node serves by itself; use another name, or "+
-				"llm.chat@2.0 with an agent", ownCapabilities()[i])
+		switch {
+		case name == "llm.chat@1.0", name == "llm.chat@2.0":
+			if o.Tool+o.Command != "" {
+				d.at(key, "an agent serves llm.chat, not a tool or a command")
+			}
+		case strings.HasPrefix(name, "llm.chat@"):
+			d.at(key, "has no such version; valid: llm.chat@1.0, llm.chat@2.0")
+		case strings.HasPrefix(name, "llm."), strings.HasPrefix(name, "node."):
+			d.at(key, "names that begin with llm. or node. are reserved, except llm.chat@2.0")
 		}
 		var set []string
 		for what, named := range map[string]string{"tool": o.Tool, "command": o.Command, "agent": o.Agent} {

@@ -22,6 +22,8 @@ type Token struct {
 	Claims access.Claims `json:"claims"`
 	// Own reports whether this node has issued it. The signature of the token of another node is not checked.
 	Own bool `json:"own"`
+	// Node is the name that the node has here that the token is for, or "".
+	Node string `json:"node,omitempty"`
 	people.Token
 }
 
@@ -82,20 +84,27 @@ func (n *Nodes) IssueToken(ctx context.Context, who toolcrib.Principal, q TokenR
 }
 
 func (n *Nodes) tokenOf(ctx context.Context, t access.Issued) (Token, error) {
+	r, err := n.entries(ctx)
+	if err != nil {
+		return Token{}, err
+	}
 	shown, err := n.people.ShownToken(ctx, t)
-	return Token{Claims: t.Claims, Own: true, Token: shown}, err
+	return Token{Claims: t.Claims, Own: true, Node: r.byKey[bus.Key(t.Claims.Subject)].Name, Token: shown}, err
 }
 
 // NotOffered returns those of some capabilities that this node does not offer.
 func (n *Nodes) NotOffered(names []string) (missing []string) {
-	offers := n.env.Config.OfferNames()
+	offers := append(n.env.Config.OfferNames(), ownOffers()...)
+	if slices.ContainsFunc(offers, func(offer string) bool { return strings.HasPrefix(offer, "llm.chat@") }) {
+		offers = append(offers, "llm.chat@1.0", "llm.chat@2.0") // one entry offers both
+	}
 	for _, text := range names {
 		asked, err := bus.ParseName(text)
 		serves := func(offer string) bool {
 			name, no := bus.ParseName(offer)
 			return no == nil && name.Serves(asked)
 		}
-		if err != nil || !slices.ContainsFunc(append(offers, ownOffers()...), serves) {
+		if err != nil || !slices.ContainsFunc(offers, serves) {
 			missing = append(missing, text)
 		}
 	}
