@@ -316,7 +316,7 @@ type decoder struct {
 func newDecoder(file string) *decoder {
 	here, _ := os.Getwd() // determined once, not at each use
 	return &decoder{
-		Decoder: yamltree.Decoder{File: file, Folders: map[string]string{"": here}, Check: checkWritten, Keys: keyPattern},
+		Decoder: yamltree.Decoder{File: file, Folders: map[string]string{"": here}, Check: checkWritten, Keys: checkKey},
 		nodes:   map[string]*yamltree.Node{},
 	}
 }

@@ -209,22 +209,37 @@ func HideSecret(key, value, as string) (text string, found bool) {
 	return word + ref, true
 }
 
-// Patterns of names, by the tag keys or format. The name of a provider has no slash, so that
-// PROVIDER/MODEL is unambiguous.
+// form is a form of names, with its description for errors.
+type form struct {
+	*lazyregexp.Regexp
+	about string
+}
+
+func formOf(pattern, about string) form { return form{lazyregexp.New(pattern), about} }
+
+// Forms of names, by the tag keys or format. The name of a provider has no slash, so that PROVIDER/MODEL is unambiguous.
 var (
-	namePattern   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	modelPattern  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`)
-	toolPattern   = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
-	headerPattern = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$") // RFC 9110, token
-	envPattern    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	sumPattern    = lazyregexp.New(`^[0-9a-f]{64}$`)
-	claimPattern  = lazyregexp.New(`^[^\pC]{1,256}$`)
-	// capabilityPattern is NAME@MAJOR.MINOR with a dot in NAME.
-	capabilityPattern = lazyregexp.New(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`)
-	programPattern    = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
+	namePattern = formOf(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`,
+		"1 to 64 of A-Z, a-z, 0-9, _, . and -, the first a letter or digit")
+	modelPattern = formOf(`^[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}$`,
+		"1 to 128 of A-Z, a-z, 0-9, _, ., :, @ and -, the first a letter or digit")
+	toolPattern   = formOf(`^[A-Za-z0-9_-]{1,64}$`, "1 to 64 of A-Z, a-z, 0-9, _ and -")
+	headerPattern = formOf("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$", "the name of an HTTP header") // RFC 9110, token
+	envPattern    = formOf(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`, "1 to 128 of A-Z, a-z, 0-9 and _, the first not a digit")
+	claimPattern  = formOf(`^[^\pC]{1,256}$`, "1 to 256 characters without control characters")
+	// The name of a capability is that of [access.ReadCapability], with a dot.
+	capabilityPattern = formOf(
+		`^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)+@(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$`,
+		"NAME@MAJOR.MINOR with a dot in NAME, such as rag.query@1.0")
+	programPattern = formOf(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`,
+		"1 to 64 of A-Z, a-z, 0-9, _, ., + and -, the first a letter, a digit or _")
+	sumPattern = lazyregexp.New(`^[0-9a-f]{64}$`)
 )
 
-func keyPattern(keys string) *lazyregexp.Regexp {
+// checkKey returns the problem with a key of a mapping, or "".
+func checkKey(keys, key string) string { return match(keyPattern(keys), key) }
+
+func keyPattern(keys string) form {
 	switch keys {
 	case "model":
 		return modelPattern
@@ -251,9 +266,7 @@ func checkFormat(format, text string) string {
 	case "name":
 		return match(namePattern, text)
 	case "capability":
-		if !capabilityPattern.MatchString(text) {
-			return "must be NAME@MAJOR.MINOR with a dot in NAME, such as rag.query@1.0"
-		}
+		return match(capabilityPattern, text)
 	case "program":
 		if strings.ContainsAny(text, `/\`) {
 			return "must be the name of a program, without a path"
@@ -325,11 +338,11 @@ func checkFormat(format, text string) string {
 	return ""
 }
 
-func match(pattern *lazyregexp.Regexp, text string) string {
-	if pattern.MatchString(text) {
+func match(f form, text string) string {
+	if f.MatchString(text) {
 		return ""
 	}
-	return yamltree.Quote(text) + " is not a valid name here: it must match " + pattern.String()
+	return yamltree.Quote(text) + " is not a valid name here: use " + f.about
 }
 
 func checkWord(format, text string) string {

@@ -19,8 +19,8 @@ type Decoder struct {
 	// Check returns the problem with a text of a format, as the text of an error, or "". If nil,
 	// every text is valid.
 	Check func(f Field, text string) string
-	// Keys returns the pattern for the keys of a mapping. If nil, any keys are valid.
-	Keys func(keys string) *lazyregexp.Regexp
+	// Keys returns the problem with a key of a mapping, or "". If nil, any keys are valid.
+	Keys func(keys, key string) string
 
 	File    string            // name of the file
 	Folders map[string]string // folders of files by name, for types that decode themselves
@@ -191,8 +191,8 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, f Field) {
 	inner := f.Inner()
 	for _, e := range n.Entries {
 		if d.Keys != nil {
-			if pattern := d.Keys(f.Keys); !pattern.MatchString(e.Key) {
-				d.Errorf(e.Value, "%s is not a valid name here: it must match %s", Quote(e.Key), pattern)
+			if problem := d.Keys(f.Keys, e.Key); problem != "" {
+				d.Errorf(e.Value, "%s", problem)
 				continue
 			}
 		}
