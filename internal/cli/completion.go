@@ -281,8 +281,8 @@ func (a *app) tellGrants(grants []string) {
 	a.tellUnknown("--grant", grants, (*namesKnown).missingGrant)
 }
 
-// unknownInConfig returns notices of the tool names in a configuration that match no tool now, with their positions, and
-// errors of those that no tool can have.
+// unknownInConfig returns notices of the tool names in a configuration that match no tool now, with their positions,
+// and errors of those that no tool can have.
 func (a *app) unknownInConfig(c *config.Config) (all []string, wrong config.Errors, err error) {
 	n, err := a.namesNow(c)
 	if err != nil {

@@ -217,7 +217,8 @@ type form struct {
 
 func formOf(pattern, about string) form { return form{lazyregexp.New(pattern), about} }
 
-// Forms of names, by the tag keys or format. The name of a provider has no slash, so that PROVIDER/MODEL is unambiguous.
+// Forms of names, by the tag keys or format. The name of a provider has no slash, so that PROVIDER/MODEL is
+// unambiguous.
 var (
 	namePattern = formOf(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`,
 		"1 to 64 of A-Z, a-z, 0-9, _, . and -, the first a letter or digit")

@@ -265,8 +265,8 @@ func (l *line) reply(r *record, what, text string) channel.Reply {
 	}
 }
 
-// send stores that a reply is being sent, and sends it. failed is why it was not sent, or may not have been; an error is
-// one of the store.
+// send stores that a reply is being sent, and sends it. failed is why it was not sent, or may not have been; an error
+// is one of the store.
 func (l *line) send(r *record, what string, reply channel.Reply) (id, failed string, err error) {
 	pause := retryLeast
 	for {

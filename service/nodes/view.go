@@ -255,7 +255,8 @@ func (i *Instance) Listen(ctx context.Context) {
 	}
 }
 
-// await waits until a capability is known that serves a call, or the node that a call with a token is for was heard from.
+// await waits until a capability is known that serves a call, or the node that a call with a token is for was heard
+// from.
 func (i *Instance) await(ctx context.Context, r bus.Request) {
 	ctx, cancel := context.WithDeadline(ctx, i.opened.Add(findTime))
 	defer cancel()
