@@ -33,12 +33,11 @@ type Hook struct {
 	url  string
 	key  []byte
 	http *http.Client
-	now  func() time.Time
 	channel.Usual
 }
 
-// New returns a webhook whose replies are posted to a URL, signed with a key. now may be nil.
-func New(to string, key []byte, now func() time.Time) (*Hook, error) {
+// New returns a webhook whose replies are posted to a URL, signed with a key.
+func New(to string, key []byte) (*Hook, error) {
 	if problem := address.Check(to); problem != "" || !address.IsWebhook(to) {
 		return nil, channel.Errorf(channel.Refused, "must be a URL such as https://example.com/replies")
 	}
@@ -46,10 +45,7 @@ func New(to string, key []byte, now func() time.Time) (*Hook, error) {
 	if err != nil {
 		return nil, err
 	}
-	if now == nil {
-		now = time.Now
-	}
-	return &Hook{url: to, key: key, http: rest.NewClient(), now: now, Usual: a.Usual}, nil
+	return &Hook{url: to, key: key, http: rest.NewClient(), Usual: a.Usual}, nil
 }
 
 // Posted is the body of a message to the server. The header webhook-id identifies it.
@@ -80,7 +76,7 @@ func (h *Hook) Read(header func(name string) string, body []byte) (m channel.Mes
 	if !found {
 		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "webhook-signature is not that of this webhook")
 	}
-	if d := h.now().Sub(at); d > Tolerance || d < -Tolerance {
+	if d := time.Since(at); d > Tolerance || d < -Tolerance {
 		return m, toolcrib.Errorf(toolcrib.CodeUnauthorized, "webhook-timestamp is more than %s from now", Tolerance)
 	}
 	strict, err := guard.Canonical(body)
@@ -112,7 +108,7 @@ func (h *Hook) Send(ctx context.Context, r channel.Reply) (string, error) {
 	if err != nil {
 		return "", channel.Errorf(channel.Refused, "the reply cannot be written: %w", err)
 	}
-	at := h.now()
+	at := time.Now()
 	err = rest.Do(ctx, h.http, rest.Request{
 		URL: h.url, Body: body, Header: http.Header{
 			"Webhook-Id": {r.Key}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},

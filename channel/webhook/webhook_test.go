@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -19,9 +20,11 @@ import (
 var key = []byte("0123456789abcdef")
 
 // Whatever is changed of a signed request, or a time that is too far off, is refused.
-func TestC16_Signature(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	h, err := webhook.New("https://example.com/replies", key, func() time.Time { return now })
+func TestC16_Signature(t *testing.T) { synctest.Test(t, signature) }
+
+func signature(t *testing.T) {
+	now := time.Now()
+	h, err := webhook.New("https://example.com/replies", key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +86,14 @@ func TestC16_Reply(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 	}))
 	t.Cleanup(s.Close)
-	h, err := webhook.New(s.URL, key, nil)
+	h, err := webhook.New(s.URL, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if chat, err := h.Chat(""); err == nil {
 		t.Errorf("%q", chat)
 	}
-	usual, err := webhook.New(s.URL+"?chats=desk", key, nil)
+	usual, err := webhook.New(s.URL+"?chats=desk", key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,8 +88,6 @@ type Options struct {
 	Host Host
 	Runs Runs
 	Log  *slog.Logger
-	// Tend is how often leases are renewed, and questions looked at that were decided elsewhere. If 0, a second.
-	Tend time.Duration
 }
 
 // Channels receives from the channels of the configuration in effect. Of the servers of a database, one receives from
@@ -100,9 +98,9 @@ type Channels struct {
 	all sync.WaitGroup
 
 	mu    sync.Mutex
-	lines map[string]*line // only tend changes it
+	lines map[string]*line // only serve changes it
 
-	unopened map[string]unopened // of tend
+	unopened map[string]unopened // of serve
 }
 
 // unopened is why a channel cannot be opened, which is logged once for each configuration of it.
@@ -111,17 +109,18 @@ type unopened struct {
 	why string
 }
 
-// leases is how many times as long as [Options.Tend] a lease lasts.
-const leases = 4
+const (
+	// tend is how often leases are renewed, and runs looked at that wait for a person.
+	tend = time.Second
+	// leaseLasts is how long a lease lasts.
+	leaseLasts = 4 * tend
+)
 
 // New begins to receive.
 func New(o Options) *Channels {
-	if o.Tend == 0 {
-		o.Tend = time.Second
-	}
 	ctx, end := context.WithCancel(context.Background())
 	c := &Channels{o: o, end: end, lines: map[string]*line{}, unopened: map[string]unopened{}}
-	c.all.Go(func() { c.tend(ctx) })
+	c.all.Go(func() { c.serve(ctx) })
 	return c
 }
 
@@ -132,9 +131,9 @@ func (c *Channels) Close() {
 	c.all.Wait()
 }
 
-// tend starts and stops lines as the configuration and the leases change.
-func (c *Channels) tend(ctx context.Context) {
-	tick := time.NewTicker(c.o.Tend)
+// serve starts and stops lines as the configuration and the leases change.
+func (c *Channels) serve(ctx context.Context) {
+	tick := time.NewTicker(tend)
 	defer tick.Stop()
 	for {
 		c.look(ctx)
@@ -163,11 +162,11 @@ func (c *Channels) look(ctx context.Context) {
 			c.drop(name, l) // after an error of the store, the next look starts it again
 			continue
 		}
-		held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend)
+		held, err := c.o.Host.Hold(ctx, name, leaseLasts)
 		if held {
 			l.held = time.Now()
 			l.saveReport(ctx)
-		} else if err == nil || time.Since(l.held) > (leases-1)*c.o.Tend {
+		} else if err == nil || time.Since(l.held) > leaseLasts-tend {
 			c.drop(name, l)
 		}
 	}
@@ -175,7 +174,7 @@ func (c *Channels) look(ctx context.Context) {
 		if !Inbound(set) || c.lines[name] != nil {
 			continue
 		}
-		if held, err := c.o.Host.Hold(ctx, name, leases*c.o.Tend); err != nil || !held {
+		if held, err := c.o.Host.Hold(ctx, name, leaseLasts); err != nil || !held {
 			continue // another server has it, or the store is gone for now
 		}
 		l, err := c.start(ctx, name, set)
@@ -217,7 +216,7 @@ func (c *Channels) Posted(
 	c.mu.Unlock()
 	if l == nil && Inbound(c.o.Host.Config().Channels[name]) {
 		err := toolcrib.Errorf(toolcrib.CodeOverloaded, "channel %s is not ready here; try again later", name)
-		err.RetryAfter = c.o.Tend
+		err.RetryAfter = tend
 		return false, err
 	}
 	var from reader

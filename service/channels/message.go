@@ -53,7 +53,7 @@ func (l *line) finish(n *lane, r *record) error {
 // park waits until the run of a message no longer waits for a person, wherever that was decided, or asks something
 // else. Further messages of the lane are refused meanwhile.
 func (l *line) park(n *lane, r *record) error {
-	tick := time.NewTicker(l.o.Tend)
+	tick := time.NewTicker(tend)
 	defer tick.Stop()
 	for {
 		l.mu.Lock()

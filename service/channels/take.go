@@ -99,7 +99,7 @@ type line struct {
 
 	taking sync.Mutex // one batch at a time
 
-	held time.Time // when the lease was last renewed; of tend
+	held time.Time // when the lease was last renewed; of Channels.serve
 
 	mu     sync.Mutex
 	state  state
@@ -152,6 +152,10 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		lanes: map[string]*lane{}, bounds: map[string]*bounds{},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	records, err := l.load(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range set.Senders(name) {
 		if s.User == "" {
 			continue
@@ -159,10 +163,6 @@ func (c *Channels) start(ctx context.Context, name string, set config.Channel) (
 		if _, err := c.o.Runs.Act(ctx, s.User, true); toolcrib.CodeOf(err) == toolcrib.CodeForbidden {
 			l.log.Warn("a listed sender cannot write", "sender", s.ID, "user", s.User, "error", err)
 		}
-	}
-	records, err := l.load(ctx)
-	if err != nil {
-		return nil, err
 	}
 	for _, r := range records {
 		l.enqueue(r)
@@ -404,7 +404,7 @@ func (l *line) waitForRoom(ctx context.Context, n int) error {
 	for !l.hasRoom(n) {
 		select {
 		case <-l.room:
-		case <-time.After(l.o.Tend): // some messages may be recent no longer
+		case <-time.After(tend): // some messages may be recent no longer
 			if err := l.saveState(ctx, ""); err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func (e *Env) OpenChannel(name string) (channel.Sender, error) {
 		if err != nil {
 			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "channels.%s.secret: %v", name, err)
 		}
-		hook, err := webhook.New(to, key, nil)
+		hook, err := webhook.New(to, key)
 		if err != nil {
 			return nil, toolcrib.Errorf(toolcrib.CodeBadRequest, "channels.%s.url: %v", name, err)
 		}

@@ -66,11 +66,6 @@ func (t *message) Call(ctx context.Context, call toolcrib.Call) (toolcrib.Output
 	return toolcrib.RunPlan(ctx, t, call)
 }
 
-// prepared is journaled before a message is sent to an API that takes it once.
-type prepared struct {
-	Once bool `json:"once"`
-}
-
 // Plan implements [toolcrib.Planner]. After a crash, a message that the API takes once is sent again.
 func (t *message) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, error) {
 	var in input
@@ -99,7 +94,9 @@ func (t *message) Plan(_ context.Context, call toolcrib.Call) (*toolcrib.Plan, e
 		},
 	}
 	if api.Deduplicates() {
-		p.Prepare = func(context.Context, toolcrib.Call) (json.RawMessage, error) { return wire.Marshal(prepared{true}) }
+		p.Prepare = func(context.Context, toolcrib.Call) (json.RawMessage, error) {
+			return json.RawMessage(`{"once":true}`), nil
+		}
 		p.Reconcile = func(context.Context, toolcrib.Call, json.RawMessage) (toolcrib.Reconciled, error) {
 			return toolcrib.Reconciled{State: toolcrib.NotHappened}, nil // or the API will know it again
 		}
