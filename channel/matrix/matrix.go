@@ -3,16 +3,17 @@ package matrix
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/toolcrib/toolcrib/channel"
 	"github.com/toolcrib/toolcrib/channel/internal/rest"
+	"github.com/toolcrib/toolcrib/internal/lazyregexp"
 )
 
 const (
@@ -101,11 +102,11 @@ func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
 
 type (
 	event struct {
-		Type    string  `json:"type"`
-		ID      string  `json:"event_id"`
-		Sender  string  `json:"sender"`
-		Time    int64   `json:"origin_server_ts"`
-		Content message `json:"content"`
+		Type    string          `json:"type"`
+		ID      string          `json:"event_id"`
+		Sender  string          `json:"sender"`
+		Time    int64           `json:"origin_server_ts"`
+		Content json.RawMessage `json:"content"` // any JSON that its sender wants
 	}
 	message struct {
 		Type    string `json:"msgtype"`
@@ -146,8 +147,9 @@ const (
 	maxMissed = 1024
 	maxPages  = 100
 
+	// filter keeps an answer within its bound, if many rooms have long messages: missed reads what it leaves out.
 	filter = `{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},` +
-		`"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"types":["m.room.message"],"limit":100}}}`
+		`"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"types":["m.room.message"],"limit":10}}}`
 )
 
 // Receive implements [channel.Receiver]. The cursor is the token of the last sync; without one, it begins now.
@@ -211,8 +213,8 @@ func (a *Account) missed(ctx context.Context, room, from, to string) (events []e
 
 // read returns the message of an event, by a person other than the account itself.
 func (e *event) read(room, me string) (m channel.Message, ok bool) {
-	c := &e.Content
-	if e.Type != "m.room.message" || e.ID == "" || e.Sender == "" || e.Sender == me {
+	var c message
+	if e.Type != "m.room.message" || e.ID == "" || e.Sender == "" || e.Sender == me || json.Unmarshal(e.Content, &c) != nil {
 		return m, false
 	}
 	m = channel.Message{Chat: room, ID: e.ID, Sender: e.Sender, Time: time.UnixMilli(e.Time).UTC()}
@@ -229,7 +231,7 @@ func (e *event) read(room, me string) (m channel.Message, ok bool) {
 	case "m.text":
 		m.Text = c.Body
 		if m.ReplyTo != "" {
-			m.Text = withoutQuote(m.Text)
+			m.Text = quote.ReplaceAllString(m.Text, "")
 		}
 	case "m.file", "m.image", "m.audio", "m.video":
 		m.Attachments = []channel.Attachment{{Name: c.Body, Type: c.Info.Type}}
@@ -240,14 +242,5 @@ func (e *event) read(room, me string) (m channel.Message, ok bool) {
 	return m, m.Text != "" || len(m.Attachments) > 0
 }
 
-// withoutQuote returns a text without the quote of the message that it answers, which older clients put before it.
-func withoutQuote(text string) string {
-	rest := text
-	for strings.HasPrefix(rest, "> ") {
-		_, rest, _ = strings.Cut(rest, "\n")
-	}
-	if rest != text {
-		rest = strings.TrimPrefix(rest, "\n")
-	}
-	return rest
-}
+// quote matches the quote of the message that a text answers, which older clients put before it.
+var quote = lazyregexp.New(`^(> .*\n)+\n?`)

@@ -52,6 +52,8 @@ func TestC16_Receive(t *testing.T) {
 		s.Event(room, "@ann:example.org", text(fmt.Sprint(i)))
 	}
 	s.Event(room, chattest.MatrixUser, text("own"))
+	s.Event(room, "@ann:example.org", map[string]any{"msgtype": "m.text", "body": 5}) // content is what its sender wants
+	s.Event(room, "@ann:example.org", map[string]any{"msgtype": "m.text", "body": "odd", "m.relates_to": "x"})
 	s.Event(room, "@other:example.org", map[string]any{"msgtype": "m.notice", "body": "bot"})
 	changed := text("* changed")
 	changed["m.relates_to"] = map[string]any{"rel_type": "m.replace", "event_id": "$2"}
