@@ -96,7 +96,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code string, 
 		l.say(m, fmt.Sprintf("Nothing is decided: no approval that waits in this chat has the code %q.", shown(code)))
 		return nil
 	case a.Partly && v.decision == journal.DecisionApprove:
-		l.say(m, "Nothing is decided: "+code+" was too long to be shown here; approve it where all of it is shown.")
+		l.say(m, "Nothing is decided: "+code+" is too long to be shown in full here; approve it on the page or the command line.")
 		return nil
 	}
 	d := Decision{Approval: a.Approval, Digest: a.Digest, Decision: v.decision, Schema: a.Schema}
@@ -164,7 +164,7 @@ func (l *line) cancel(m *channel.Message, user string, known bool) error {
 	case l.ctx.Err() != nil || toolcrib.CodeOf(err) == "" && ctx.Err() == nil: // as in decide
 		return err
 	default:
-		l.say(m, "It is not cancelled: "+shown(err.Error()))
+		l.say(m, "Not cancelled: "+shown(err.Error()))
 	}
 	return nil
 }

@@ -66,12 +66,17 @@ func (l *line) park(n *lane, r *record) error {
 		case err != nil, !rec.Status.Parked(), asks(&rec) && r.unasked(&rec):
 			return nil
 		}
+		text := "Your last message still waits"
+		if r.Asked != nil {
+			text += " for a decision on " + r.Asked.Code
+		}
+		text += ". Send cancel to end it."
 		for range later {
 			l.mu.Lock()
 			one := n.waiting[0]
 			n.waiting = n.waiting[1:]
 			l.mu.Unlock()
-			l.say(&one.Message, "The last message still waits: "+r.waitsFor()+" Send cancel to end it.")
+			l.say(&one.Message, text)
 			err := l.forget(one)
 			l.left()
 			if err != nil {
@@ -160,11 +165,11 @@ func (l *line) begin(r *record) (refused bool, err error) {
 		case code == toolcrib.CodeCapacityExceeded || code == toolcrib.CodeOverloaded || code == toolcrib.CodeRateLimited:
 		case code == "" || code == toolcrib.CodeInternal:
 			l.log.Error("a run cannot be started", "user", r.User, "error", err)
-			l.say(&r.Message, "This message was not read: the server has a fault. Its log says more.")
+			l.say(&r.Message, "This message was not processed: the server has an error, which is in its log.")
 			return true, l.forget(r)
 		default:
 			l.log.Warn("a run is refused", "user", r.User, "error", err)
-			l.say(&r.Message, "This message was not read: "+shown(err.Error()))
+			l.say(&r.Message, "This message was not processed: "+shown(err.Error()))
 			return true, l.forget(r)
 		}
 		if err := l.pause(pause); err != nil {
@@ -325,7 +330,7 @@ func (l *line) say(m *channel.Message, text string) {
 	select {
 	case l.out <- r:
 	default:
-		l.log.Warn("a text was left out because too many are being sent")
+		l.log.Warn("a text was not sent: too many are waiting")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -59,12 +58,12 @@ func (l *line) refused(m *channel.Message) {
 	l.changed = true
 	if time.Since(l.logged) > logEvery {
 		l.logged = time.Now()
-		l.log.Warn("a message of a sender who is not listed is not answered; toolcrib doctor shows the last ones",
+		l.log.Warn("a message from an unlisted sender is ignored; toolcrib doctor lists the last ones",
 			"sender", guard.Visible(id), "total", l.report.Total)
 	}
 }
 
-// problem keeps why nothing is received, or that it works.
+// problem keeps why nothing is received, or that it works again.
 func (l *line) problem(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,26 +96,12 @@ func (l *line) saveReport(ctx context.Context) {
 
 // ReadReport returns the report of a channel, as the server that has it has stored it.
 func ReadReport(ctx context.Context, files Files, name string) (r Report, err error) {
-	all, err := files.SomeFiles(ctx, "", Folder+"/"+name)
-	if err != nil {
-		return r, err
-	}
-	for path, data := range all {
-		switch _, file, _ := strings.Cut(strings.TrimPrefix(path, Folder+"/"+name+"/"), "/"); file {
-		case "report":
-			if err := json.Unmarshal(data, &r); err != nil {
-				return r, err
-			}
-		case messageFile:
-			var one record
-			if err := json.Unmarshal(data, &one); err != nil {
-				return r, err
-			}
-			if one.Failed != "" {
-				r.Undelivered = append(r.Undelivered, Undelivered{Run: one.Run, Why: one.Failed, At: one.Since})
-			}
+	records, err := read(ctx, files, name, &state{}, &r)
+	for _, one := range records {
+		if one.Failed != "" {
+			r.Undelivered = append(r.Undelivered, Undelivered{Run: one.Run, Why: one.Failed, At: one.Since})
 		}
 	}
 	slices.SortFunc(r.Undelivered, func(a, b Undelivered) int { return b.At.Compare(a.At) })
-	return r, nil
+	return r, err
 }

@@ -36,8 +36,8 @@ const (
 	perMinute  = 30          // messages
 	tellEvery  = time.Minute // that there were too many
 
-	// recentFor is how long a message is known that was answered: longer than any API delivers one again, and than a
-	// signature of a webhook is valid.
+	// recentFor is how long an answered message is remembered: longer than an API redelivers it, and than the signature
+	// of a webhook is valid.
 	recentFor = 15 * time.Minute
 	maxRecent = 8192
 
@@ -95,7 +95,7 @@ type line struct {
 	all   sync.WaitGroup
 	slots chan struct{}
 	out   chan channel.Reply // texts that are sent once, if there is room
-	room  chan struct{}      // has an element after a message has left the queue
+	room  chan struct{}      // signals that a message has left the queue
 
 	taking sync.Mutex // one batch at a time
 
@@ -113,17 +113,16 @@ type line struct {
 	reported, logged time.Time // when it was stored, and when a refused message was logged
 }
 
-// lane has the messages of a user to one session, which one goroutine processes in their order. It exists as long as it
-// has any.
+// lane holds the messages of a user to one session. One goroutine processes them in order, and ends with the last one.
 type lane struct {
 	at      string
 	bounds  *bounds
 	now     *record
 	waiting []*record
-	came    chan struct{} // has an element after something has come for now, which waits for a person
+	came    chan struct{} // signals that the run of now may no longer wait for a person
 }
 
-// wake has the message that waits for a person look at its run again.
+// wake has a lane that waits for a person read the status of its run again.
 func (n *lane) wake() {
 	select {
 	case n.came <- struct{}{}:
@@ -186,41 +185,25 @@ func (l *line) folder() string { return Folder + "/" + l.name }
 // load reads the stored records. Messages that were stored but not acknowledged are delivered again, and are known
 // then.
 func (l *line) load(ctx context.Context) ([]*record, error) {
-	files, err := l.o.Host.Files().SomeFiles(ctx, "", l.folder())
+	all, err := read(ctx, l.o.Host.Files(), l.name, &l.state, &l.report)
 	if err != nil {
 		return nil, err
 	}
-	var records []*record
-	for name, data := range files {
-		name = strings.TrimPrefix(name, l.folder()+"/")
-		key, rest, _ := strings.Cut(name, "/")
-		switch {
-		case name == stateFile:
-			err = json.Unmarshal(data, &l.state)
-		case name == reportFile:
-			err = json.Unmarshal(data, &l.report)
-		case rest == messageFile:
-			r := &record{key: key, stored: data}
-			err = json.Unmarshal(data, r)
-			switch {
-			case err != nil:
-			case r.Failed == "":
-				records = append(records, r)
-			case time.Since(r.Since) > keptFor:
-				err = l.forget(r)
-			}
-			l.seq = max(l.seq, r.Seq)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(records, func(a, b *record) int { return cmp.Compare(a.Seq, b.Seq) })
 	if l.state.Recent == nil {
 		l.state.Recent = map[string]int64{}
 	}
-	for _, r := range records {
-		l.state.Recent[r.key] = time.Now().Unix()
+	var records []*record
+	for _, r := range all {
+		l.seq = max(l.seq, r.Seq)
+		switch {
+		case r.Failed == "":
+			records = append(records, r)
+			l.state.Recent[r.key] = time.Now().Unix()
+		case time.Since(r.Since) > keptFor:
+			if err := l.forget(r); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if len(records) > 0 {
 		err = l.saveState(ctx, "")
@@ -233,6 +216,30 @@ const (
 	reportFile  = "report/report"
 	messageFile = "message"
 )
+
+// read reads the stored files of a channel, and returns its messages in order.
+func read(ctx context.Context, files Files, name string, s *state, rep *Report) (records []*record, err error) {
+	all, err := files.SomeFiles(ctx, "", Folder+"/"+name)
+	for path, data := range all {
+		path = strings.TrimPrefix(path, Folder+"/"+name+"/")
+		key, file, _ := strings.Cut(path, "/")
+		switch {
+		case path == stateFile:
+			err = json.Unmarshal(data, s)
+		case path == reportFile:
+			err = json.Unmarshal(data, rep)
+		case file == messageFile:
+			r := &record{key: key, stored: data}
+			err = json.Unmarshal(data, r)
+			records = append(records, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(records, func(a, b *record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return records, err
+}
 
 // saveState stores the messages that are known, and the cursor unless it is "".
 func (l *line) saveState(ctx context.Context, cursor string) error {
@@ -378,7 +385,7 @@ func (l *line) takeSome(ctx context.Context, messages []channel.Message) error {
 	return nil
 }
 
-// know has a message be known, so that it is not taken when it is delivered again.
+// know remembers a message, so that it is not taken again.
 func (l *line) know(m *channel.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -454,13 +461,13 @@ func (l *line) admit(m *channel.Message) (*record, error) {
 		return nil, l.saveState(l.ctx, "")
 	}
 	if len(m.Text) > maxText {
-		l.say(m, "This message is too long: one has at most 64 KiB of text.")
+		l.say(m, "This message is too long: the limit is 64 KiB of text.")
 		return nil, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lanes[laneOf(l.name, user, m)] == nil && l.boundsOf(user).lanes >= maxLanes {
-		l.say(m, "This message was not read: too many of your conversations wait. Decide what is asked there, or end them.")
+		l.say(m, "This message was not read: too many of your conversations wait for a decision. Decide or cancel them first.")
 		return nil, nil
 	}
 	l.seq = max(l.seq+1, time.Now().UnixMicro())
@@ -519,7 +526,9 @@ func (l *line) enqueue(r *record) {
 		n = &lane{at: at, bounds: l.boundsOf(r.User), came: make(chan struct{}, 1)}
 		l.lanes[at] = n
 		n.bounds.lanes++
-		l.spawn(func() { l.work(n) })
+		if l.ctx.Err() == nil {
+			l.all.Go(func() { l.work(n) }) // close waits for it
+		}
 	}
 	l.queued++
 	r.lane, n.waiting = n, append(n.waiting, r)
@@ -538,13 +547,6 @@ func (l *line) find(matches func(*record) bool) (*record, asked) {
 		}
 	}
 	return nil, asked{}
-}
-
-// spawn begins work that the end of the line waits for. The line is locked.
-func (l *line) spawn(work func()) {
-	if l.ctx.Err() == nil {
-		l.all.Go(work)
-	}
 }
 
 // left reports that a message has left the queue: it is answered, or waits for a person.

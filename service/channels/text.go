@@ -32,14 +32,14 @@ func (l *line) prompt(m *channel.Message) (text string, taint []string) {
 	source := "channel:" + l.name
 	text = m.Text
 	if m.Forwarded && text != "" {
-		text = "The user has forwarded this message, which somebody else wrote:\n" + guard.WrapUntrusted(source, text)
+		text = "The user forwarded this message, which somebody else wrote:\n" + guard.WrapUntrusted(source, text)
 	}
 	if len(m.Attachments) > 0 {
 		var b strings.Builder
 		for _, f := range m.Attachments[:min(len(m.Attachments), maxFiles)] {
 			fmt.Fprintf(&b, "- %s (%s)\n", guard.Clip(guard.Visible(f.Name), 200), guard.Clip(guard.Visible(f.Type), 100))
 		}
-		text = strings.TrimSpace(text + "\n\nThe message has files, of which only names and types are known:\n" +
+		text = strings.TrimSpace(text + "\n\nThe message has attachments. Only their names and types are known:\n" +
 			guard.WrapUntrusted(source, strings.TrimSpace(b.String())))
 	}
 	if m.Forwarded || len(m.Attachments) > 0 {
@@ -133,12 +133,4 @@ func (l *line) ways(v *api.Approval, a *asked) string {
 func (l *line) partly(v *api.Approval, a *asked) string {
 	return "… The rest is too long to be shown here, so this cannot be approved here (toolcrib approvals show " +
 		toolcrib.ShortID(v.ID) + ").\n" + l.ways(v, a)
-}
-
-// waitsFor returns what a message waits for.
-func (r *record) waitsFor() string {
-	if r.Asked == nil {
-		return "its run waits."
-	}
-	return "its question " + r.Asked.Code + " is to be decided."
 }

@@ -54,7 +54,7 @@ func (d *Doctor) checkChannel(ctx context.Context, name string) (detail, fix str
 		return "", "", err
 	}
 	if r.Total > 0 {
-		detail += fmt.Sprintf("\n%s of senders who are not listed; the last ones, by ID:",
+		detail += fmt.Sprintf("\n%s from unlisted senders; the last ones, by ID:",
 			guard.Count(int(r.Total), "message"))
 	}
 	for _, s := range r.Refused[:min(len(r.Refused), maxChannelLines)] {
@@ -65,7 +65,7 @@ func (d *Doctor) checkChannel(ctx context.Context, name string) (detail, fix str
 		detail += s.At.Format(", 2006-01-02 15:04")
 	}
 	if r.Dropped > 0 {
-		detail += fmt.Sprintf("\n%s were too many and were not read", guard.Count(int(r.Dropped), "message"))
+		detail += fmt.Sprintf("\n%s over the limit were not read", guard.Count(int(r.Dropped), "message"))
 	}
 	var wrong []string
 	for _, s := range set.Senders(name) {
