@@ -214,7 +214,8 @@ func (a *Account) missed(ctx context.Context, room, from, to string) (events []e
 // read returns the message of an event, by a person other than the account itself.
 func (e *event) read(room, me string) (m channel.Message, ok bool) {
 	var c message
-	if e.Type != "m.room.message" || e.ID == "" || e.Sender == "" || e.Sender == me || json.Unmarshal(e.Content, &c) != nil {
+	if e.Type != "m.room.message" || e.ID == "" || e.Sender == "" || e.Sender == me ||
+		json.Unmarshal(e.Content, &c) != nil {
 		return m, false
 	}
 	m = channel.Message{Chat: room, ID: e.ID, Sender: e.Sender, Time: time.UnixMilli(e.Time).UTC()}

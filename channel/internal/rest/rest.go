@@ -53,23 +53,54 @@ type Request struct {
 
 // Do sends a request. The error is an [*channel.Error], and does not contain the URL, which may have a token.
 func Do(ctx context.Context, client *http.Client, r Request) error {
-	res, body, err := do(ctx, client, r)
-	if err != nil {
-		return err
-	}
-	if err := failure(res); err != nil {
-		if r.Problem != nil {
-			_ = json.Unmarshal(body, r.Problem) // the status says enough
+	ctx, cancel := context.WithTimeout(ctx, r.Wait+timeout)
+	defer cancel()
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	data, raw := r.Body.([]byte)
+	if r.Body != nil && !raw {
+		var err error
+		if data, err = json.Marshal(r.Body); err != nil {
+			return channel.Errorf(channel.Refused, "the request cannot be written: %w", err)
 		}
-		return err
 	}
-	if r.Result == nil {
-		return nil
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodPost), r.URL, bytes.NewReader(data))
+	if err != nil {
+		return channel.Errorf(channel.Refused, "the address is not valid")
 	}
-	if err := json.Unmarshal(body, r.Result); err != nil {
+	maps.Copy(req.Header, r.Header)
+	if r.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Token)
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", "toolcrib")
+	res, err := client.Do(req)
+	if err == nil {
+		defer res.Body.Close()
+		if data, err = io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1)); err == nil && len(data) > MaxAnswer {
+			err = errors.New("the answer is too long")
+		}
+	}
+	if err != nil {
+		class := channel.Doubt
+		if !sent.Load() {
+			class = channel.Later
+		}
+		return channel.Errorf(class, "%w", withoutURL(err))
+	}
+	into, failed := r.Result, failure(res)
+	if failed != nil {
+		into = r.Problem
+	}
+	if into != nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil && failed == nil {
 		return channel.Errorf(channel.Doubt, "the answer is not one of this API: %w", err)
 	}
-	return nil
+	return failed
 }
 
 // Explained returns a failure with what the API says of it: a text, and how long to wait, unless they are zero.
@@ -82,45 +113,6 @@ func Explained(err error, text string, after time.Duration) error {
 		}
 	}
 	return err
-}
-
-func do(ctx context.Context, client *http.Client, r Request) (res *http.Response, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Wait+timeout)
-	defer cancel()
-	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	data, raw := r.Body.([]byte)
-	if r.Body != nil && !raw {
-		if data, err = json.Marshal(r.Body); err != nil {
-			return nil, nil, channel.Errorf(channel.Refused, "the request cannot be written: %w", err)
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodPost), r.URL, bytes.NewReader(data))
-	if err != nil {
-		return nil, nil, channel.Errorf(channel.Refused, "the address is not valid")
-	}
-	maps.Copy(req.Header, r.Header)
-	if r.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.Token)
-	}
-	if r.Body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("User-Agent", "toolcrib")
-	if res, err = client.Do(req); err == nil {
-		defer res.Body.Close()
-		if body, err = io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1)); err == nil && len(body) > MaxAnswer {
-			err = errors.New("the answer is too long")
-		}
-	}
-	if err != nil {
-		class := channel.Doubt
-		if !sent.Load() {
-			class = channel.Later
-		}
-		return nil, nil, channel.Errorf(class, "%w", withoutURL(err))
-	}
-	return res, body, nil
 }
 
 // withoutURL returns the cause of an error of a client.
