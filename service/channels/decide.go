@@ -50,34 +50,41 @@ const help = "Write what you want done; each chat and thread is a conversation o
 	"cancel ends what is running or waiting. Questions are decided by their buttons, or by a message: " +
 	"approve CODE, deny CODE REASON, answer CODE TEXT."
 
+// split splits a command into its word, a code and the words after that.
+func split(text string) (word, code, words string) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	word, _, _ = strings.Cut(strings.ToLower(strings.TrimPrefix(word, "/")), "@") // a group names the bot
+	code, words, _ = strings.Cut(strings.TrimSpace(rest), " ")
+	return word, strings.ToLower(code), strings.TrimSpace(words)
+}
+
+// unknown is the answer to a code that no question in the chat has.
+func unknown(code string) string {
+	return fmt.Sprintf("Nothing is decided: no approval that waits in this chat has the code %q.", shown(code))
+}
+
 // command does what a message commands, if it is a command: to decide, to cancel, to help.
 func (l *line) command(m *channel.Message, user string, known bool) (done bool, err error) {
 	text := m.Text
 	if m.PressID != "" || m.Press != "" {
 		text = m.Press
 	}
-	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	word, _, _ = strings.Cut(strings.ToLower(strings.TrimPrefix(word, "/")), "@") // a group names the bot
-	code, words, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	code = strings.ToLower(code)
+	word, code, words := split(text)
 	r, a := l.find(func(r *record) bool { // the question of the model that it replies to
 		return m.ReplyTo != "" && r.Asked.Question && r.Asked.MessageID == m.ReplyTo && r.Message.Chat == m.Chat
 	})
-	waits, _ := l.find(func(r *record) bool { return r.lane.at == laneOf(l.name, user, m) })
 	v, decides := verbs[word]
 	switch {
 	case decides && strings.HasPrefix(code, codePrefix):
-		return true, l.decide(m, user, known, code, v, strings.TrimSpace(words))
+		return true, l.decide(m, user, known, code, v, words)
 	case m.Press != "" || m.PressID != "":
 		l.say(m, "This button is not known here.")
 		return true, nil
 	case r != nil && !m.Forwarded:
 		return true, l.decide(m, user, known, a.Code, verbs["answer"], m.Text)
-	case decides && waits != nil: // a mistyped code: otherwise the message would be refused as one too many
-		return true, l.decide(m, user, known, code, v, "")
-	case strings.TrimSpace(rest) == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
+	case code == "" && (word == "cancel" || word == "stop") && !m.Forwarded:
 		return true, l.cancel(m, user, known)
-	case strings.TrimSpace(rest) == "" && strings.HasPrefix(m.Text, "/") && (word == "start" || word == "help"):
+	case code == "" && strings.HasPrefix(m.Text, "/") && (word == "start" || word == "help"):
 		l.say(m, help)
 		return true, nil
 	}
@@ -93,7 +100,7 @@ func (l *line) decide(m *channel.Message, user string, known bool, code string, 
 		l.say(m, "A forwarded message decides nothing.")
 		return nil
 	case r == nil:
-		l.say(m, fmt.Sprintf("Nothing is decided: no approval that waits in this chat has the code %q.", shown(code)))
+		l.say(m, unknown(code))
 		return nil
 	case a.Partly && v.decision == journal.DecisionApprove:
 		l.say(m, "Nothing is decided: "+code+" is too long to be shown in full here; approve it on the page or the command line.")

@@ -76,7 +76,11 @@ func (l *line) park(n *lane, r *record) error {
 			one := n.waiting[0]
 			n.waiting = n.waiting[1:]
 			l.mu.Unlock()
-			l.say(&one.Message, text)
+			if word, code, _ := split(one.Message.Text); verbs[word].decision != "" {
+				l.say(&one.Message, unknown(code)+" "+text)
+			} else {
+				l.say(&one.Message, text)
+			}
 			err := l.forget(one)
 			l.left()
 			if err != nil {

@@ -291,7 +291,7 @@ func TestC16_Denied(t *testing.T) {
 		h.says(h.eva, "Write it.")
 		q := h.said(1, question)
 		h.says(h.eva, "approve 123")
-		h.said(1, `has the code "123"`)
+		h.said(1, `has the code "123". Your last message still waits for a decision on `+codeIn(q.Text))
 		h.says(h.eva, "/Deny "+codeIn(q.Text)+" Not today.")
 		h.said(1, "Denied by chat:"+h.eva.ID+" ("+codeIn(q.Text)+").")
 		run := h.completed()
