@@ -155,8 +155,12 @@ func (l *line) cancel(m *channel.Message, user string, known bool) error {
 		run = n.waiting[0].Run
 	}
 	l.mu.Unlock()
-	if run == "" {
+	switch {
+	case n == nil:
 		l.say(m, "Nothing is running in this conversation.")
+		return nil
+	case run == "":
+		l.say(m, "Your last message has not been started yet. Send cancel again when it has.")
 		return nil
 	}
 	ctx, end := context.WithTimeout(l.ctx, maxCancel)

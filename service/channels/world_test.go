@@ -646,3 +646,26 @@ func TestC16_UnknownUserIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// A cancel of a message that waits for its turn says so: it has no run that could be cancelled.
+func TestC16_CancelBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		w.stuck = make(chan struct{})
+		s := w.start(t, 0, false)
+		for _, chat := range []string{"5", "6", "7"} { // a user has two runs at a time
+			w.write(channel.Message{Chat: chat, ID: "1", Sender: "11", Text: "Write."})
+			time.Sleep(time.Minute)
+		}
+		w.write(channel.Message{Chat: "7", ID: "2", Sender: "11", Text: "cancel"},
+			channel.Message{Chat: "8", ID: "2", Sender: "11", Text: "cancel"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(w.runs) != 2 || len(w.sent) != 2 || !strings.Contains(w.sent[0].Text, "not been started") ||
+			!strings.Contains(w.sent[1].Text, "Nothing is running") {
+			t.Errorf("%d runs, sent %+v", len(w.runs), w.sent)
+		}
+		close(w.stuck)
+		s.chats.Close()
+	})
+}
