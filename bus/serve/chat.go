@@ -26,12 +26,11 @@ import (
 // chatName is the capability that serves a model.
 const chatName = "llm.chat"
 
-// Chat is the body of llm.chat@1.0 and @2.0. Tools are executed by the caller; the agent's own are not used. The
-// frames are token {text}, tool_call_delta {id, name, arguments_delta}, tool_call {id, name, arguments} and notice
-// {code, message}; the result is [ChatResult]. The results of tools come in one of two ways, which lead to the same
-// answer: in a further call, whose messages end with those of the model and of the tools; or, with tool_results
-// stream, as frames tool_result {tool_call_id, body} of the same call, which then ends with the answer. Unknown fields
-// are errors.
+// Chat is the body of llm.chat@1.0 and @2.0. The caller executes the tools; the agent's own are not used. The frames
+// are token {text}, tool_call_delta {id, name, arguments_delta}, tool_call {id, name, arguments} and notice {code,
+// message}; the result is [ChatResult]. The caller returns results of tools either in another call, whose messages
+// end with those of the model and of the tools, or, if tool_results is stream, as frames tool_result {tool_call_id,
+// body} of the same call. Unknown fields are errors.
 type Chat struct {
 	// Params are the model, one of the params.model of the offer ("" means the agent's), other params of the offer, and
 	// ctx and modalities, which are not used.
@@ -87,7 +86,7 @@ type ChatOutput struct {
 	Calls   []ChatCall  `json:"tool_calls"`
 }
 
-// ChatMeta is about an answer. StopReason is end, max_tokens, stop_sequence or tool_calls.
+// ChatMeta describes an answer. StopReason is end, max_tokens, stop_sequence or tool_calls.
 type ChatMeta struct {
 	Model      string `json:"model"`
 	TokensIn   int64  `json:"tokens_in"`
@@ -96,7 +95,7 @@ type ChatMeta struct {
 	MS         int64  `json:"ms"`
 }
 
-// chats returns the capability of an agent's model, in both versions.
+// chats returns both versions of llm.chat for an agent.
 func (f *front) chats(d bus.Descriptor, agentName string) (all []capability) {
 	d.Reads = true // results of the caller's tools
 	f.agentTime(&d)
@@ -124,7 +123,7 @@ type conversation struct {
 	model  string // "" means the agent's
 	ask    *openai.Ask
 	before toolcrib.Usage
-	ids    map[string]string // of calls, as the caller reads them
+	ids    map[string]string // public IDs of calls, by those of the run
 	made   int               // number of calls of the run so far
 	result ChatResult
 }
@@ -180,7 +179,7 @@ func modelOf(params map[string]any, offered map[string][]any) (string, error) {
 		"choice without it", guard.Clip(fmt.Sprint(m), 64), offered["model"])
 }
 
-// start finds the run that waits for the results in the call, or starts one.
+// start continues the run that waits for the results in the call, or starts a run.
 func (v *conversation) start(
 	ctx context.Context, f *front, who toolcrib.Principal, x *bus.Exchange, agentName string,
 ) error {
@@ -221,8 +220,8 @@ func (v *conversation) start(
 	return err
 }
 
-// continues gives the run that asked for them the results in the call. It reports false if the run does not wait for
-// exactly these: then another run continues the conversation as the caller tells it.
+// continues gives the results in the call to the run that asked for them. It returns false if the run does not wait
+// for exactly these; another run then continues the conversation in the call.
 func (v *conversation) continues(ctx context.Context, agentName string) (bool, error) {
 	s := v.Service()
 	run, err := s.Run(ctx, v.who, string(v.run))
@@ -279,7 +278,7 @@ func (v *conversation) paused(ctx context.Context) (after toolcrib.Seq, used too
 	return after, used, err
 }
 
-// tell sends the frames of the run until it has an answer, or calls for the caller, which it returns.
+// tell sends the frames of the run until it answers or calls tools of the caller. It returns these calls.
 func (v *conversation) tell(ctx context.Context) ([]openai.Call, error) {
 	t := openai.NewTeller(v.ask, &teller{conversation: v, ctx: ctx}, v.before)
 	err := v.follow(ctx, func(frame journal.Frame) error {
@@ -327,7 +326,7 @@ func (v *conversation) tell(ctx context.Context) ([]openai.Call, error) {
 	return out, nil
 }
 
-// idOf returns the ID by which the caller knows a call of the run.
+// idOf returns the public ID of a call of the run.
 func (v *conversation) idOf(id string) string {
 	if v.ids[id] == "" {
 		v.ids[id] = openai.CallID(v.run, v.made+len(v.ids)+1)
@@ -335,7 +334,7 @@ func (v *conversation) idOf(id string) string {
 	return v.ids[id]
 }
 
-// frame sends a frame, unless the caller wants none.
+// frame sends a frame if the caller wants frames.
 func (v *conversation) frame(ctx context.Context, event toolcrib.Kind, data any) error {
 	if v.in.Input.Stream != nil && !*v.in.Input.Stream {
 		return nil
@@ -343,7 +342,7 @@ func (v *conversation) frame(ctx context.Context, event toolcrib.Kind, data any)
 	return v.send(ctx, event, data)
 }
 
-// results waits for the results of calls in frames, and gives them to the run.
+// results receives the results of calls as frames and gives them to the run.
 func (v *conversation) results(ctx context.Context, calls []openai.Call) error {
 	open := map[string]string{} // IDs of the run, by those of the caller
 	for id, public := range v.ids {
@@ -442,7 +441,7 @@ type (
 	}
 )
 
-// read returns the request in the form in which clients of OpenAI's API make it.
+// read returns the body as a request of OpenAI's API.
 func (in *Chat) read() (*openai.Ask, error) {
 	q := &in.Input
 	messages := make([]message, len(q.Messages))

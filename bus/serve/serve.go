@@ -1,17 +1,16 @@
-// Package serve offers the tools, commands and agents of an installation to other nodes of the bus, as its
-// configuration says: bus.offers. Each call becomes a run of the installation, with the principal of the node that has
-// signed it, so it passes the same gate, has the same budgets, and is in the journal before it has an effect. A call
-// that is made again with its ID joins that run.
+// Package serve offers tools, commands and agents to other nodes of the bus, as bus.offers says. Each call becomes a
+// run of this node whose principal is the node that signed the call. The run passes the gate, counts against
+// budgets, and is in the journal before it has an effect. A call that is repeated with its ID joins that run.
 //
-// A tool or command gets the input of a call as its arguments, with the params beside them:
+// The arguments of a tool or command are the input and the params of the call:
 //
 //	{"params": {"corpus": "notes"}, "input": {"query": "rain", "k": 5}}
 //
 // Its result is the JSON that it returns, or its text as a JSON string. An agent gets {"input": {"task": "…"}} and
-// returns {content, run_id, status, stop_reason, truncated, usage}; for others it uses the tools that
-// agents.NAME.tools lists, and none without a list. llm.chat has the form of HearthNet's capability contract; see
-// [Chat]. A call that waits for a person sends the frame confirmation_required {approval_id, run_id, kind}, and ends
-// with timeout if nobody decides in time; when it is made again after the decision, it gets the result.
+// returns {content, run_id, status, stop_reason, truncated, usage}; in such runs it has the tools that
+// agents.NAME.tools lists, and none if there is no list. llm.chat has the form of HearthNet's capability contract;
+// see [Chat]. A call that waits for a person sends the frame confirmation_required {approval_id, run_id, kind}, and
+// ends with timeout if nobody decides in time; repeated after the decision, it gets the result.
 package serve
 
 import (
@@ -49,21 +48,21 @@ type Options struct {
 // front serves calls.
 type front struct{ Options }
 
-// Offers are the capabilities of an installation at the node of a pool.
+// Offers are the capabilities that the node of a pool offers.
 type Offers struct {
 	*front
 	mu   sync.Mutex
-	made map[bus.Name]string // what those that are offered are made of
+	made map[bus.Name]string // the offered capabilities, as JSON for comparison
 }
 
-// capability is one that is to be offered.
+// capability is a capability to offer.
 type capability struct {
 	bus.Descriptor
 	grants []string
 	serve  nodes.Serve
 }
 
-// Offer offers what the configuration says, until the node of the pool is closed.
+// Offer offers the capabilities of the configuration until the node of the pool is closed.
 func Offer(o Options) (*Offers, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -75,8 +74,7 @@ func Offer(o Options) (*Offers, error) {
 	return f, f.Renew()
 }
 
-// Renew offers what the configuration in effect says. Calls of capabilities that it no longer offers, or offers in
-// another form, continue.
+// Renew updates the offers to the configuration in effect. Calls in flight continue.
 func (f *Offers) Renew() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +112,7 @@ func (f *Offers) Renew() error {
 	return errors.Join(failed...)
 }
 
-// capabilities returns what an entry of bus.offers offers.
+// capabilities returns the capabilities of an entry of bus.offers.
 func (f *front) capabilities(o *nodes.Offer) []capability {
 	d := o.Descriptor
 	d.Joins = true
@@ -122,7 +120,7 @@ func (f *front) capabilities(o *nodes.Offer) []capability {
 	case name != "":
 		known, err := f.Service().Policy.Tool(context.Background(), toolcrib.Principal{User: standing.NodePrefix}, name)
 		if err != nil { // it may come later
-			f.Log.Warn("a capability is offered whose tool is not there now", "capability", d.Name.String(), "error", err)
+			f.Log.Warn("the tool of an offer is missing now", "capability", d.Name.String(), "error", err)
 		}
 		d.Effect = known.Effect.OrStrictest()
 		d.Description = cmp.Or(d.Description, known.Description)
@@ -134,12 +132,12 @@ func (f *front) capabilities(o *nodes.Offer) []capability {
 	c := f.Service().Env
 	def, err := c.Config.Agent(o.Agent, c.Resolver())
 	if err != nil { // its runs will say so
-		f.Log.Warn("a capability is offered whose agent cannot be used now", "capability", d.Name.String(), "error", err)
+		f.Log.Warn("the agent of an offer cannot be used now", "capability", d.Name.String(), "error", err)
 	}
 	return []capability{{d, append(slices.Clone(def.Tools), "agent:"+o.Agent), f.agent(o.Agent)}}
 }
 
-// agentTimeout is the timeout of offers of agents that have none in the configuration.
+// agentTimeout is the default timeout of offers of agents.
 const agentTimeout = 15 * time.Minute
 
 func (f *front) agentTime(d *bus.Descriptor) {
@@ -154,12 +152,12 @@ type served struct {
 	who   toolcrib.Principal
 	x     *bus.Exchange
 	run   toolcrib.RunID
-	after toolcrib.Seq // the event after which the answer begins
+	after toolcrib.Seq // the answer begins after this event
 	sub   *worker.Subscription
-	leave func() // ends the record that the run serves the call
+	leave func() // forgets that the run serves the call
 }
 
-// begin starts the run of a call, or finds the one that the call has started before.
+// begin starts the run of a call, or finds it if the call is repeated.
 func (f *front) begin(
 	ctx context.Context, who toolcrib.Principal, x *bus.Exchange, r service.StartRequest,
 ) (*served, error) {
@@ -187,7 +185,7 @@ func (f *front) begin(
 	return &served{front: f, who: who, x: x, run: drive.ID(), sub: r.Subscription, leave: leave}, nil
 }
 
-// admit returns an error if the call is deeper than the agent's limits.max_depth, counted over all nodes on its way.
+// admit returns an error if the call is nested deeper than the agent's limits.max_depth, counted across nodes.
 func (f *front) admit(x *bus.Exchange, name string) error {
 	c := f.Service()
 	def, err := c.Env.Config.Agent(name, c.Env.Resolver())
@@ -198,8 +196,8 @@ func (f *front) admit(x *bus.Exchange, name string) error {
 	return err
 }
 
-// follow calls each for the frames of the run, until the run has ended, or each returns an error. If the caller
-// cancels, so is the run.
+// follow calls each for the frames of the run until the run ends or each returns an error. If the caller cancels the
+// call, the run is canceled.
 func (v *served) follow(ctx context.Context, each func(journal.Frame) error) error {
 	defer v.sub.Close()
 	asked := ""
@@ -227,11 +225,10 @@ type confirmation struct {
 	Question string         `json:"question,omitempty"`
 }
 
-// stopTime bounds the end of the run of a call that was canceled.
+// stopTime bounds how long a run is canceled.
 const stopTime = 5 * time.Second
 
-// left decides what becomes of the run of a call that is over. A run whose caller was lost, or whose call will be made
-// again, continues.
+// left cancels the run of a call that has ended early, unless the caller was lost or may repeat the call.
 func (v *served) left(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch code := toolcrib.CodeOf(cause); {
@@ -301,7 +298,7 @@ func (f *front) tool(name string) nodes.Serve {
 	}
 }
 
-// bare returns a result without the marks that it has for a model.
+// bare returns a result without the marks for models.
 func bare(content string) string {
 	if inside, ok := guard.Unfence(content); ok {
 		return guard.WithoutCanary(inside)
@@ -309,8 +306,8 @@ func bare(content string) string {
 	return content
 }
 
-// told returns the message of a result that is an error, and its reference, or "": the result is {"error", "ref"}, a
-// [guard.Refusal], or the output of a tool, which is the message.
+// told returns the message and the reference, if any, of an error result: {"error", "ref"}, a [guard.Refusal], or
+// the output of a tool, which is the message.
 func told(content string) (message, ref string) {
 	var fields map[string]json.RawMessage
 	var r struct {
@@ -330,7 +327,7 @@ func told(content string) (message, ref string) {
 	return content, ""
 }
 
-// codeOf returns the code of a result that is an error, or "".
+// codeOf returns the code of an error result, or "".
 func codeOf(status toolcrib.ResultStatus, isError bool, reason toolcrib.Reason) toolcrib.Code {
 	switch {
 	case status == toolcrib.ResultOK && !isError:
@@ -370,7 +367,7 @@ type envelope struct {
 	Input  json.RawMessage            `json:"input"`
 }
 
-// argumentsOf returns the arguments of a tool for the body of a call: its input, and its params beside that.
+// argumentsOf returns the arguments of a tool: the input and the params of a call.
 func argumentsOf(body json.RawMessage) (json.RawMessage, error) {
 	var e envelope
 	arguments := map[string]json.RawMessage{}

@@ -14,7 +14,7 @@ import (
 	"github.com/toolcrib/toolcrib/gate"
 )
 
-// callDescriptor describes llm.tools.call@1.0, which makes another call with the rights of its caller.
+// callDescriptor describes llm.tools.call@1.0, which makes another call for its caller.
 func callDescriptor() bus.Descriptor {
 	return bus.Descriptor{
 		Name:        bus.Name{Name: "llm.tools.call", Major: 1},
@@ -40,8 +40,8 @@ type toolCall struct {
 	} `json:"input"`
 }
 
-// callTool makes the call that the caller asks for. It has no more rights than the caller's own: the node that serves
-// it sees the whole way.
+// callTool makes the call that the caller asks for, with no more rights than the caller has: the serving node sees all
+// nodes and users that the call passes.
 func (f *front) callTool(ctx context.Context, _ toolcrib.Principal, x *bus.Exchange) (json.RawMessage, error) {
 	var in toolCall
 	if err := decode(x.Body, &in); err != nil {
@@ -96,8 +96,7 @@ func (f *front) callTool(ctx context.Context, _ toolcrib.Principal, x *bus.Excha
 	}
 }
 
-// forwarded returns the ID of the call that is made for another one: different for each caller, and the same for a
-// call that is made again.
+// forwarded returns the ID of the call that is made for x: unique per caller, and the same if x is repeated.
 func forwarded(x *bus.Exchange) string {
 	sum := sha256.Sum256([]byte(string(x.Caller.Node) + "\x00" + x.Caller.User + "\x00" + x.ID))
 	return hex.EncodeToString(sum[:])

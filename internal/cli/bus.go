@@ -138,7 +138,7 @@ func (a *app) busCallCommand(cmd *cobra.Command) {
 	})
 }
 
-// busFailed returns the error of a call with its code and reference. It prints JSON if that is asked for.
+// busFailed returns the error of a call with its code and reference, or prints it as JSON.
 func (a *app) busFailed(err error, alone, asJSON bool) error {
 	var e *toolcrib.Error
 	switch {
@@ -176,7 +176,7 @@ func (a *app) busCall(name string, f *busCallFlags) (q nodes.CallRequest, err er
 	return q, err
 }
 
-// busToken returns a token that is given as it is, by a file, or as - on standard input. From now on it is masked.
+// busToken returns a token that is given literally, as a file, or as - on standard input. Output masks it from now on.
 func (a *app) busToken(text string) (string, error) {
 	switch {
 	case text == "":
@@ -194,7 +194,7 @@ func (a *app) busToken(text string) (string, error) {
 	return a.tokenFrom(f)
 }
 
-// noCapability adds to an error about a capability that nobody serves what to do.
+// noCapability adds advice to an error about a capability that no node offers.
 func noCapability(err error, alone bool) error {
 	if toolcrib.CodeOf(err) != toolcrib.CodeNotFound {
 		return err
@@ -402,7 +402,7 @@ func (a *app) busTokenIssueCommand(cmd *cobra.Command) {
 	})
 }
 
-// parseBusParams parses NAME=VALUE. What is not JSON is a text.
+// parseBusParams parses NAME=VALUE; a value that is not JSON is a text.
 func parseBusParams(list []string) (map[string][]any, error) {
 	texts := make([]string, len(list))
 	for i, text := range list {

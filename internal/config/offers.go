@@ -27,7 +27,7 @@ type Offer struct {
 	Idempotent    bool     `yaml:"idempotent" default:"false"`
 }
 
-// Target returns the key and the name of what serves the offer: tool, command or agent.
+// Target returns the key, tool, command or agent, and the name in it.
 func (o Offer) Target() (key, name string) {
 	switch {
 	case o.Tool != "":
@@ -38,7 +38,7 @@ func (o Offer) Target() (key, name string) {
 	return "agent", o.Agent
 }
 
-// ParamValues returns the values of params that are served, by name. A value that is not a list is a list of one.
+// ParamValues returns the accepted values of params, by name. A single value is a list of one.
 func (o Offer) ParamValues() map[string][]any {
 	params, _ := paramValues(o.Params)
 	return params

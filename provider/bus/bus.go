@@ -1,5 +1,5 @@
-// Package bus asks the model of another node of the bus, by its capability llm.chat@2.0. The tools of a request are
-// tools of the caller there: the calls come back, and the next request has their results.
+// Package bus asks models of other nodes through llm.chat@2.0. The other node returns tool calls; the next request has
+// their results.
 package bus
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/toolcrib/toolcrib/provider/wire"
 )
 
-// DefaultModel as the name of a model means the one that the other node offers.
+// DefaultModel names the model that the other node uses if none is asked for.
 const DefaultModel = "default"
 
 // Options are the options of [New].
 type Options struct {
 	Name string // of the provider, for errors
-	// Open starts a call for a run, which may be "".
+	// Open starts a call for a run; run may be "".
 	Open  func(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus.Exchange, error)
 	Node  bus.Key // that is asked; "" means any
 	Token string  // presented with each call; may be ""
@@ -35,7 +35,7 @@ type Options struct {
 // Model is a model of another node. It is safe for concurrent use.
 type Model struct{ o Options }
 
-// New returns the models of a node.
+// New returns a [Model].
 func New(o Options) (*Model, error) {
 	if o.Open == nil {
 		return nil, errors.New("there is no node of the bus in this process")
@@ -172,7 +172,7 @@ func (m *Model) watch(stop context.CancelCauseFunc, after time.Duration) *time.T
 // maxNotices bounds the notices of a reply.
 const maxNotices = 20
 
-// deltaOf returns the delta of a frame; it may be empty. calls is the number of tool calls so far.
+// deltaOf returns the delta of a frame, which may be empty. calls counts the tool calls so far.
 func deltaOf(f bus.Frame, calls *int, notices *[]toolcrib.Notice) (d toolcrib.Delta, err error) {
 	switch f.Event {
 	case "token":
@@ -241,7 +241,7 @@ func inputOf(req *toolcrib.Request) (in input, notices []toolcrib.Notice) {
 	return in, notices
 }
 
-// failed returns the error of a call. unsent is set if it was not accepted.
+// failed returns the error of a call. unsent reports whether the call was not accepted.
 func (m *Model) failed(ctx, waiting context.Context, err error, unsent bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
