@@ -20,8 +20,8 @@ func callDescriptor() bus.Descriptor {
 		Name:        bus.Name{Name: "llm.tools.call", Major: 1},
 		Description: "Calls a capability of this node or of one that it knows, for the caller and with the caller's rights.",
 		Request: json.RawMessage(`{"type":"object","properties":{"params":{"type":"object"},` +
-			`"input":{"type":"object","properties":{"tool_call_id":{"type":"string"},"target_capability":{"type":"string"},"target_body":{"type":"object",` +
-			`"properties":{"params":{"type":"object"},"input":{}},"additionalProperties":false}},` +
+			`"input":{"type":"object","properties":{"tool_call_id":{"type":"string"},"target_capability":{"type":"string"},` +
+			`"target_body":{"type":"object","properties":{"params":{"type":"object"},"input":{}},"additionalProperties":false}},` +
 			`"required":["target_capability"]}},"required":["input"]}`),
 		MaxConcurrent: 256, Timeout: bus.MaxTimeout, Joins: true,
 	}

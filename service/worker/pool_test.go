@@ -805,6 +805,30 @@ func TestPool_TwoProcesses(t *testing.T) {
 	t.Logf("taken over and done after %v", time.Since(start))
 }
 
+// A server works on server.max_runs runs at most.
+func TestPool_MaxRuns(t *testing.T) {
+	h := poolOn(t, "server: {max_runs: 16}\n", time.Minute, nil)
+	var all []*worker.Drive
+	for range 16 {
+		d, err := h.pool.Reserve("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	if _, err := h.pool.Reserve("", ""); toolcrib.CodeOf(err) != toolcrib.CodeCapacityExceeded {
+		t.Errorf("one more run: %v", err)
+	}
+	for _, d := range all {
+		d.Release(nil)
+	}
+	if d, err := h.pool.Reserve("", ""); err != nil {
+		t.Errorf("after the others: %v", err)
+	} else {
+		d.Release(nil)
+	}
+}
+
 // A request with the key of a run gets that run, in another process as well, and whatever the bounds. A different
 // request with the key is a conflict.
 func TestPool_Once(t *testing.T) {
