@@ -43,6 +43,7 @@ tools:
 	for body, status := range map[string]int{
 		`{"target_capability":"files.list@1.0","target_body":{"params":{"other":"."}}}`: 400,
 		`{"target_capability":"files.list@1.0","target_body":[]}`:                       400,
+		`{"target_capability":"files.list@1.0","target_body":{"path":"."}}`:             400,
 		`{"target_capability":"files.list@","target_body":{}}`:                          400,
 		`{"target_capability":"no.such@1.0","target_body":{}}`:                          404,
 	} {

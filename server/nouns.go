@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"net/http"
@@ -282,7 +283,9 @@ func (c *call) callTool(b api.ToolCallRequest) (any, error) {
 			return nil, err
 		}
 		var body struct{ Params, Input map[string]json.RawMessage }
-		if err := json.Unmarshal(b.Body, &body); err != nil {
+		d := json.NewDecoder(bytes.NewReader(b.Body))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
 			return nil, bad("target_body: must be {params, input}, two objects")
 		}
 		if b.Target, b.Body, err = c.Service.Bus.ToolOf(name, body.Params, body.Input); err != nil {
