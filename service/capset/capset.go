@@ -104,8 +104,11 @@ func (s *Set) instance() *nodes.Instance {
 	return s.dialed
 }
 
-// findTime bounds how long a process that is not a server waits for what other nodes offer.
-const findTime = 700 * time.Millisecond
+// How long a process that is not a server waits for a trusted node, and for the offers of one that it has heard from.
+const (
+	findTime  = 700 * time.Millisecond
+	offerTime = 2 * time.Second
+)
 
 // Need connects a process that is not a server to the bus of the configuration, unless it is, and waits until it has
 // heard what each trusted node offers. Without bus.url it does nothing.
@@ -126,23 +129,28 @@ func (s *Set) Need(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, findTime)
-	defer cancel()
-	for {
+	for began := time.Now(); ; {
 		changed, peers := i.Changed(), i.Peers()
-		silent := func(e nodes.Entry) bool {
-			heard := func(p bus.Peer) bool { return p.Node == e.Key && p.Capabilities > 0 }
-			return e.Trust.Rank() > 0 && !slices.ContainsFunc(peers, heard)
+		var most time.Duration
+		for _, e := range trusted {
+			at := slices.IndexFunc(peers, func(p bus.Peer) bool { return p.Node == e.Key })
+			switch {
+			case e.Trust.Rank() == 0:
+			case at < 0:
+				most = max(most, findTime)
+			case peers[at].Capabilities == 0:
+				most = offerTime
+			}
 		}
-		if !slices.ContainsFunc(trusted, silent) {
+		left := most - time.Since(began)
+		if left <= 0 || ctx.Err() != nil {
 			break
 		}
 		select {
 		case <-changed:
-			continue
+		case <-time.After(left):
 		case <-ctx.Done():
 		}
-		break
 	}
 	s.mu.Lock()
 	if s.closed {
