@@ -122,19 +122,18 @@ func New(o Options) (*Node, error) {
 	}
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	n.builtin()
+	if o.Transport != nil {
+		var err error
+		if n.leave, err = o.Transport.Receive(n.self, n.receive); err != nil {
+			n.stop(err)
+			return nil, err
+		}
+		n.running.Go(n.meet)
+		for range openers {
+			n.running.Go(n.unseal)
+		}
+	}
 	n.running.Go(n.watch)
-	if o.Transport == nil {
-		return n, nil
-	}
-	var err error
-	if n.leave, err = o.Transport.Receive(n.self, n.receive); err != nil {
-		n.Close()
-		return nil, err
-	}
-	n.running.Go(n.meet)
-	for range openers {
-		n.running.Go(n.unseal)
-	}
 	return n, nil
 }
 

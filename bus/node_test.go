@@ -99,6 +99,69 @@ func TestH11_Stream(t *testing.T) {
 	})
 }
 
+// receiver is a transport whose receipt of messages begins late.
+type receiver struct {
+	*mailbox
+	early bool // a message was sent before
+}
+
+func (r *receiver) Broadcast(message []byte) error {
+	r.early = true
+	return r.mailbox.Broadcast(message)
+}
+
+func (r *receiver) Receive(self bus.Address, receive func([]byte)) (func(), error) {
+	time.Sleep(time.Second)
+	if r.early {
+		return nil, errors.New("the node asks for answers that it cannot receive")
+	}
+	return r.mailbox.Receive(self, receive)
+}
+
+// A node asks who is there once it receives the answers.
+func TestReceivesBeforeItAsks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		net.join(t, 0).offer(t, "test.x@1.0", echo)
+		b := net.join(t, 1, func(o *bus.Options) { o.Transport = &receiver{mailbox: &mailbox{network: net}} })
+		settle()
+		if len(b.Known()) != 1 {
+			t.Errorf("known %+v", b.Known())
+		}
+	})
+}
+
+// A handler whose first frames are large and are read late is accepted before them.
+func TestLargeFramesFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		large := json.RawMessage(`"` + strings.Repeat("f", 600<<10) + `"`)
+		b.offer(t, "test.large@1.0", func(ctx context.Context, x *bus.Exchange) (json.RawMessage, error) {
+			for range 3 { // more than the caller takes without reading
+				if err := x.Send(ctx, bus.Frame{Event: "data", Data: large}); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		})
+		settle()
+		x, err := a.Open(t.Context(), bus.Request{Name: name(t, "test.large@1.0")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		for range 3 {
+			if f, err := x.Recv(t.Context()); err != nil || len(f.Data) != len(large) {
+				t.Fatalf("%d bytes, %v", len(f.Data), err)
+			}
+		}
+		if _, err := x.Result(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStreamWaitsForASlowReader(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		net := newNetwork()
