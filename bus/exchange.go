@@ -171,6 +171,9 @@ func (x *Exchange) sendParts(ctx context.Context, k kind, payload []byte) error 
 		err := x.await(ctx, func() bool {
 			ready := x.ended || x.ending && k == kindFrame || x.link.room()
 			if ready && !x.ended && !(x.ending && k == kindFrame) {
+				if x.serving && of != k {
+					x.accepting() // nothing comes between the parts
+				}
 				x.put(of, part)
 			}
 			return ready
