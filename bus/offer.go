@@ -204,6 +204,8 @@ func (n *Node) listOffers(ctx context.Context, x *Exchange) (json.RawMessage, er
 	if in.Input.Have == result.Hash {
 		all = nil
 	}
+	x.raw = true
+	x.raw = true
 	var page []byte
 	for i, o := range all {
 		if page == nil {

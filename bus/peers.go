@@ -318,6 +318,7 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 		return nil, err
 	}
 	defer x.Cancel()
+	x.raw = true
 	l := &list{node: at.Node, at: time.Now()}
 	size := 0
 	for {

@@ -245,9 +245,11 @@ func (n *Node) fixed(c *call) (r route, ok bool, err error) {
 	if c.to == "" || c.to == n.self.Node && c.only == (Address{}) {
 		return r, false, nil
 	}
-	for _, r := range n.routing().byName[c.name.Name] {
-		if r.at.Node == c.to && r.Name.Serves(c.name) && c.only == (Address{}) {
-			return route{}, false, nil
+	if c.only == (Address{}) {
+		for _, r := range n.routing().byName[c.name.Name] {
+			if r.at.Node == c.to && r.Name.Serves(c.name) {
+				return route{}, false, nil
+			}
 		}
 	}
 	var best *peer
