@@ -255,17 +255,21 @@ func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 
 // needMCP starts the MCP servers that the task may use, and waits for them.
 func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
-	if err := p.s.Bus.Need(ctx); err != nil {
+	var given []string
+	if task.Given != nil {
+		given = []string{task.Given.Name}
+	}
+	if err := p.s.Bus.Need(ctx, given...); err != nil {
 		task.Notices = append(task.Notices, busNotice(err))
 	}
 	if !p.s.MCP.TellStartable(p.tell) {
 		return
 	}
-	var tools []string
-	if task.Given != nil {
-		tools = []string{task.Given.Name}
-	} else if offer, err := p.Offer(ctx); err == nil { // an error is reported when the run begins
-		tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
+	tools := given
+	if task.Given == nil {
+		if offer, err := p.Offer(ctx); err == nil { // an error is reported when the run begins
+			tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
+		}
 	}
 	for _, n := range p.s.MCP.Need(ctx, tools, p.gate) {
 		task.Notices = append(task.Notices, n)

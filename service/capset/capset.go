@@ -104,15 +104,17 @@ func (s *Set) instance() *nodes.Instance {
 	return s.dialed
 }
 
-// How long a process that is not a server waits for a trusted node, and for the offers of one that it has heard from.
+// How long a process that is not a server waits for a trusted node, and for the offers of one that it has heard from or
+// for the tools that it is to call.
 const (
 	findTime  = 700 * time.Millisecond
 	offerTime = 2 * time.Second
 )
 
 // Need connects a process that is not a server to the bus of the configuration, unless it is, and waits until it has
-// heard what each trusted node offers. Without bus.url it does nothing.
-func (s *Set) Need(ctx context.Context) error {
+// heard what each trusted node offers. It waits longer for tools, if these are some of the bus. Without bus.url it does
+// nothing.
+func (s *Set) Need(ctx context.Context, tools ...string) error {
 	if s.env.Driver == env.DriverServer || s.env.Config.Bus.URL.IsEmpty() || s.instance() != nil {
 		return nil
 	}
@@ -121,6 +123,11 @@ func (s *Set) Need(ctx context.Context) error {
 	if s.instance() != nil {
 		return nil
 	}
+	needed, err := s.options()
+	if err != nil {
+		return err
+	}
+	needed = slices.DeleteFunc(needed, func(o bound.Options) bool { return !slices.Contains(tools, o.Name) })
 	trusted, err := s.nodes.Register(ctx)
 	if err != nil {
 		return err
@@ -130,7 +137,7 @@ func (s *Set) Need(ctx context.Context) error {
 		return err
 	}
 	for began := time.Now(); ; {
-		changed, peers := i.Changed(), i.Peers()
+		changed, peers, known := i.Changed(), i.Peers(), i.Known()
 		var most time.Duration
 		for _, e := range trusted {
 			at := slices.IndexFunc(peers, func(p bus.Peer) bool { return p.Node == e.Key })
@@ -141,6 +148,9 @@ func (s *Set) Need(ctx context.Context) error {
 			case peers[at].Capabilities == 0:
 				most = offerTime
 			}
+		}
+		if most > 0 && lacks(needed, known) {
+			most = offerTime
 		}
 		left := most - time.Since(began)
 		if left <= 0 || ctx.Err() != nil {
@@ -176,7 +186,7 @@ func (s *Set) NeedTools(ctx context.Context, names []string) error {
 		return err
 	}
 	if s.env.Driver != env.DriverServer {
-		return s.Need(ctx)
+		return s.Need(ctx, names...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
@@ -189,7 +199,7 @@ func (s *Set) NeedTools(ctx context.Context, names []string) error {
 	defer cancel()
 	for i := s.instance(); i != nil && ctx.Err() == nil; {
 		changed, known := i.Changed(), i.Known()
-		if !slices.ContainsFunc(all, func(o bound.Options) bool { _, ok := o.Source(known); return !ok }) {
+		if !lacks(all, known) {
 			break
 		}
 		select {
@@ -199,6 +209,11 @@ func (s *Set) NeedTools(ctx context.Context, names []string) error {
 	}
 	s.renew()
 	return nil
+}
+
+// lacks reports whether no node offers the capability of one of these tools.
+func lacks(tools []bound.Options, known []bus.Known) bool {
+	return slices.ContainsFunc(tools, func(o bound.Options) bool { _, ok := o.Source(known); return !ok })
 }
 
 var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
