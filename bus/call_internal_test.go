@@ -22,7 +22,7 @@ func (g *target) offered(t *testing.T, k *Keys, instance string, d Descriptor) p
 	p := &peer{
 		card:  card{Node: at.Node, Instance: instance, Agreement: k.agreement},
 		heard: time.Now(), trust: toolcrib.TrustMember,
-		list: &list{node: at.Node, at: time.Now(), offers: []Descriptor{d}},
+		list: &list{node: at.Node, at: time.Now(), offers: []*Descriptor{&d}},
 	}
 	g.Node.mu.Lock()
 	defer g.Node.mu.Unlock()

@@ -18,9 +18,10 @@ type offer struct {
 	Descriptor
 	handler  Handler
 	raw      json.RawMessage
-	built    bool          // built in: everybody may call it, if its trust is ""
-	inFlight int           // with the lock of the node
-	typical  time.Duration // moving average of calls, with the lock
+	hash     [sha256.Size]byte // of raw
+	built    bool              // built in: everybody may call it, if its trust is ""
+	inFlight int               // with the lock of the node
+	typical  time.Duration     // moving average of calls, with the lock
 }
 
 // Capabilities that each node has. Names that begin with node. are reserved.
@@ -59,6 +60,7 @@ func (n *Node) Offer(d Descriptor, h Handler) error {
 }
 
 func (n *Node) enlist(o *offer) error {
+	o.hash = sha256.Sum256(o.raw)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -131,7 +133,7 @@ func (n *Node) sorted() *listed {
 func hashOffers(all []*offer) string {
 	h := sha256.New()
 	for _, o := range all {
-		h.Write(o.raw)
+		h.Write(o.hash[:])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

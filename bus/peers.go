@@ -64,7 +64,7 @@ type list struct {
 	hash   string // of the list
 	of     string // hash of all offers, from the card
 	at     time.Time
-	offers []Descriptor
+	offers []*Descriptor
 }
 
 // Peer is another node, heard from lately.
@@ -330,7 +330,7 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 			return nil, err
 		}
 		var page struct {
-			Offers []Descriptor `json:"offers"`
+			Offers []*Descriptor `json:"offers"`
 		}
 		if size += len(f.Data); size > maxListBytes {
 			return nil, toolcrib.Errorf(toolcrib.CodeTooLarge, "its descriptions have more than %d bytes", maxListBytes)
@@ -338,8 +338,10 @@ func (n *Node) fetchList(ctx context.Context, at Address, old *list) (*list, err
 		if err := json.Unmarshal(f.Data, &page); err != nil {
 			return nil, err
 		}
-		for i := range page.Offers {
-			d := &page.Offers[i]
+		for _, d := range page.Offers {
+			if d == nil {
+				d = &Descriptor{}
+			}
 			if err := d.bounds(); err != nil {
 				return nil, err
 			}

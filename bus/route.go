@@ -93,7 +93,7 @@ func (n *Node) routing() *routes {
 	if n.routes != nil {
 		return n.routes
 	}
-	r := &routes{byName: map[string][]route{}}
+	r := &routes{byName: map[string][]route{}, known: make([]Known, 0, len(n.offers)+n.knownWithout(n.self.Node))}
 	type one struct {
 		node Key
 		name Name
@@ -118,8 +118,7 @@ func (n *Node) routing() *routes {
 		if p.list == nil || p.trust.Rank() == 0 || p.skewed {
 			continue
 		}
-		for i := range p.list.offers {
-			d := &p.list.offers[i]
+		for _, d := range p.list.offers {
 			local := at.Node == n.self.Node
 			note(route{d, at, nil, p}, Known{Descriptor: *d, Node: at.Node, NodeName: p.Name, Local: local, Trust: p.trust})
 		}
