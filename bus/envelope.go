@@ -309,8 +309,8 @@ func (e envelope) read(self Key, now time.Time) (*incoming, error) {
 	if !ok || !ok2 {
 		return bad("a length is wrong")
 	}
-	if strict(h.Raw, maxHopBytes, &h.read) != nil || strict(restRaw, maxRestBytes, &in.rest) != nil ||
-		!validInstance(in.Instance) {
+	if strict(h.Raw, maxHopBytes, &h.read) != nil || // other nodes may read it, too
+		json.Unmarshal(restRaw, &in.rest) != nil || !validInstance(in.Instance) {
 		return bad("it is not JSON in the right form")
 	}
 	if s := e.session; s != nil {
