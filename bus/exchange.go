@@ -230,7 +230,7 @@ func (x *Exchange) Recv(ctx context.Context) (f Frame, err error) {
 	}
 	f, err = x.readFrame(payload)
 	if err != nil {
-		x.fail(err)
+		x.cancel(err)
 	}
 	return f, err
 }
@@ -294,9 +294,6 @@ func (x *Exchange) cancel(cause error) {
 	x.flush()
 	x.end(nil, cause)
 }
-
-// fail ends a call because of the other end.
-func (x *Exchange) fail(err error) { x.cancel(err) }
 
 // await waits until ready, which is called with the lock, returns true.
 func (x *Exchange) await(ctx context.Context, ready func() bool) error {
@@ -442,7 +439,7 @@ func (x *Exchange) receive(m message) {
 	case over:
 		x.end(nil, err)
 	case err != nil:
-		x.fail(lost(err))
+		x.cancel(lost(err))
 	}
 }
 
@@ -543,6 +540,6 @@ func (x *Exchange) check(now time.Time) {
 	x.mu.Unlock()
 	x.flush()
 	if err != nil {
-		x.fail(lost(err))
+		x.cancel(lost(err))
 	}
 }
