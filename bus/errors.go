@@ -102,17 +102,13 @@ func DecodeError(raw []byte) *toolcrib.Error {
 		Ref:        guard.Clip(guard.Clean(body.Ref), 128),
 		RetryAfter: time.Duration(min(max(0, body.RetryAfter), maxRetryAfter.Milliseconds())) * time.Millisecond,
 	}
-	a := &Alternatives{SchemaHash: guard.Clip(guard.Clean(body.SchemaHash), 128)}
-	for _, name := range body.Capabilities[:min(len(body.Capabilities), maxAlternatives)] {
-		if _, err := ParseName(name); err == nil {
-			a.Capabilities = append(a.Capabilities, name)
-		}
+	a := &Alternatives{
+		SchemaHash:   guard.Clip(guard.Clean(body.SchemaHash), 128),
+		Capabilities: body.Capabilities[:min(len(body.Capabilities), maxAlternatives)],
+		Nodes:        body.Nodes[:min(len(body.Nodes), maxAlternatives)],
 	}
-	for _, key := range body.Nodes[:min(len(body.Nodes), maxAlternatives)] {
-		if _, err := ParseKey(string(key)); err == nil {
-			a.Nodes = append(a.Nodes, key)
-		}
-	}
+	a.Capabilities = slices.DeleteFunc(a.Capabilities, func(s string) bool { _, err := ParseName(s); return err != nil })
+	a.Nodes = slices.DeleteFunc(a.Nodes, func(k Key) bool { _, err := ParseKey(string(k)); return err != nil })
 	switch {
 	case body.Answer && body.Code == toolcrib.CodeInternal:
 		e.Err = errAnswer

@@ -145,11 +145,7 @@ func (n *Node) noteworthy(err error) bool {
 	}
 	if !note {
 		key := unread
-		if err == nil {
-			key.result = ResultOK
-		} else {
-			key.result = toolcrib.CodeOf(err)
-		}
+		key.result = cmp.Or(toolcrib.CodeOf(err), ResultOK)
 		n.count(key, 0)
 	}
 	return note
@@ -164,14 +160,9 @@ func (n *Node) Counters() []Counter {
 	for _, c := range n.traces.counters {
 		all = append(all, *c)
 	}
+	calling := map[bool]int{false: 1} // after serving
 	slices.SortFunc(all, func(a, b Counter) int {
-		served := 0
-		if a.Served != b.Served {
-			if served = 1; a.Served {
-				served = -1
-			}
-		}
-		return cmp.Or(strings.Compare(a.Capability, b.Capability), served,
+		return cmp.Or(strings.Compare(a.Capability, b.Capability), calling[a.Served]-calling[b.Served],
 			strings.Compare(string(a.Result), string(b.Result)))
 	})
 	return all
