@@ -224,7 +224,7 @@ func leaks(data []byte, hidden []string, request ...string) string {
 // memory.
 func TestHostileConnections(t *testing.T) {
 	h := open(t, "")
-	ann := h.token("ann", access.Scope{})
+	ann, eve := h.token("ann", access.Scope{}), h.token("eve", access.Scope{})
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
 		if err != nil {
@@ -241,7 +241,7 @@ func TestHostileConnections(t *testing.T) {
 	for i := range n {
 		_, _ = io.WriteString(dial(), []string{
 			"", "G", "GET /api/runs HTTP/1.1\r\nHost: localhost\r\nX-", "POST /api/runs HTTP/1.1\r\nHost: localhost\r\n" +
-				"Content-Length: 1000000000\r\nAuthorization: Bearer " + ann + "\r\n\r\n{",
+				"Content-Length: 1000000000\r\nAuthorization: Bearer " + eve + "\r\n\r\n{",
 		}[i%4])
 	}
 	for what, w := range map[string]struct {
