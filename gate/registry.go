@@ -57,6 +57,33 @@ func (g *Gate) SetTools(tools []toolcrib.Tool) error {
 	return nil
 }
 
+// Absent is a tool that cannot be used now.
+type Absent struct {
+	Tool toolcrib.Tool
+	Why  string
+}
+
+// With returns a gate that lists further tools, which cannot be used. It is for listings and
+// explanations. A tool whose name the gate has is left out.
+func (g *Gate) With(absent []Absent) (*Gate, error) {
+	tools := make([]toolcrib.Tool, len(absent))
+	for i, a := range absent {
+		tools[i] = a.Tool
+	}
+	had := g.toolSet()
+	all, err := register(tools, g.options.Settings, had.byName)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range absent {
+		all[a.Tool.Spec().Name].unusable = a.Why
+	}
+	maps.Copy(all, had.byName)
+	other := &Gate{options: g.options, protected: g.protected, layers: g.layers}
+	other.tools.Store(newToolSet(all, had.untrustedFiles))
+	return other, nil
+}
+
 func newToolSet(byName map[string]*entry, untrustedFiles bool) *toolSet {
 	set := &toolSet{byName: byName, untrustedFiles: untrustedFiles}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {

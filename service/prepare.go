@@ -255,21 +255,17 @@ func (p *Prepared) theGate(seen policy.Paths) (*gate.Gate, error) {
 
 // needMCP starts the MCP servers that the task may use, and waits for them.
 func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
-	var given []string
-	if task.Given != nil {
-		given = []string{task.Given.Name}
-	}
-	if err := p.s.Bus.Need(ctx, given...); err != nil {
+	if err := p.needBus(ctx, task); err != nil {
 		task.Notices = append(task.Notices, busNotice(err))
 	}
 	if !p.s.MCP.TellStartable(p.tell) {
 		return
 	}
-	tools := given
-	if task.Given == nil {
-		if offer, err := p.Offer(ctx); err == nil { // an error is reported when the run begins
-			tools = append(offer.Record.Names(), p.missedMCP(ctx)...)
-		}
+	var tools []string
+	if task.Given != nil {
+		tools = []string{task.Given.Name}
+	} else if offer, err := p.Offer(ctx); err == nil { // an error is reported when the run begins
+		tools = append(offer.Record.Names(), p.wouldOffer(ctx, p.s.MCP.Missed())...)
 	}
 	for _, n := range p.s.MCP.Need(ctx, tools, p.gate) {
 		task.Notices = append(task.Notices, n)
@@ -279,6 +275,21 @@ func (p *Prepared) needMCP(ctx context.Context, task *agent.Task) {
 	}
 }
 
+// needBus connects to the bus if the task may use tools of other nodes.
+func (p *Prepared) needBus(ctx context.Context, task *agent.Task) error {
+	tools := p.s.Bus.Missed()
+	if g := task.Given; g != nil {
+		if !slices.ContainsFunc(tools, func(t toolcrib.Tool) bool { return t.Spec().Name == g.Name }) {
+			return nil
+		}
+		return p.s.Bus.Need(ctx, g.Name)
+	}
+	if len(p.wouldOffer(ctx, tools)) == 0 {
+		return nil
+	}
+	return p.s.Bus.Need(ctx)
+}
+
 // noticeNoBus is the code of the notice that the tools of other nodes are missing.
 const noticeNoBus = "bus_unreachable"
 
@@ -286,10 +297,8 @@ func busNotice(err error) toolcrib.Notice {
 	return toolcrib.Notice{Code: noticeNoBus, Message: "the bus cannot be reached: " + err.Error()}
 }
 
-// missedMCP returns the names of the tools that the run would be offered if their servers, which have failed or
-// cannot be started, had started.
-func (p *Prepared) missedMCP(ctx context.Context) []string {
-	tools := p.s.MCP.Missed()
+// wouldOffer returns the names of those tools, which are missing, that the run would be offered if they were there.
+func (p *Prepared) wouldOffer(ctx context.Context, tools []toolcrib.Tool) []string {
 	if len(tools) == 0 {
 		return nil
 	}

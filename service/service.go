@@ -59,7 +59,7 @@ func New(o env.Options) *Service {
 	s.Nodes = nodes.New(e, s.People)
 	s.Bus = capset.New(e, s.Nodes, s.MCP.Renew)
 	s.MCP.Beside(s.Bus.Tools)
-	s.Models.Bus = s.Bus.Open
+	s.Models.Bus, s.Policy.Absent = s.Bus.Open, s.Bus.Absent
 	return s
 }
 

@@ -326,8 +326,8 @@ func trusts(t *testing.T, all ...*house) {
 func (h *house) offered(t *testing.T, tool string, want bool) {
 	t.Helper()
 	waittest.Until(t, tool+" comes or goes", func() bool {
-		_, err := h.Policy.Tool(t.Context(), root, tool)
-		return (err == nil) == want
+		v, err := h.Policy.Tool(t.Context(), root, tool)
+		return (err == nil && v.Unusable == "") == want
 	})
 }
 

@@ -18,9 +18,22 @@ import (
 	"github.com/toolcrib/toolcrib/service/policy"
 )
 
+// onBus opens the service and looks for tools of other nodes.
+func (a *app) onBus(open opening) opening {
+	return func(ctx context.Context) (*service.Service, toolcrib.Principal, error) {
+		s, who, err := open(ctx)
+		if err == nil {
+			if err := s.Bus.Need(ctx); err != nil {
+				a.notice("tools of other nodes are missing: %v", err)
+			}
+		}
+		return s, who, err
+	}
+}
+
 func (a *app) toolsListCommand(cmd *cobra.Command) {
 	group := cmd.Flags().String("group", "", "")
-	listing(a, cmd, a.reading, "NAME|STATE|+FOR|+EFFECT|+SOURCE|DESCRIPTION", func(c call) ([]policy.Tool, error) {
+	listing(a, cmd, a.onBus(a.reading), "NAME|STATE|+FOR|+EFFECT|+SOURCE|DESCRIPTION", func(c call) ([]policy.Tool, error) {
 		list, err := c.at.Tools(c, c.who)
 		if *group != "" {
 			list = slices.DeleteFunc(list, func(v policy.Tool) bool { return v.Group != *group })
@@ -40,6 +53,9 @@ func (a *app) toolsListCommand(cmd *cobra.Command) {
 	})
 }
 
+// maxWhy bounds the reason why a tool cannot be used, in a list.
+const maxWhy = 80
+
 // stateText says whether a tool is enabled, and by which setting.
 func stateText(s gate.State) string {
 	text := "disabled"
@@ -50,7 +66,7 @@ func stateText(s gate.State) string {
 	case s.AllDisabled:
 		return text + " (tools.enabled)"
 	case s.Unusable != "":
-		return text + " (unusable)"
+		return text + " (" + guard.Clip(s.Unusable, maxWhy) + ")"
 	case s.GroupDisabled:
 		return text + " (group)"
 	case s.Overridden:
@@ -60,7 +76,7 @@ func stateText(s gate.State) string {
 }
 
 func (a *app) toolsShowCommand(cmd *cobra.Command) {
-	a.answering(cmd, a.reading, func(c call) (any, func(), error) {
+	a.answering(cmd, a.onBus(a.reading), func(c call) (any, func(), error) {
 		v, err := c.at.Tool(c, c.who, c.arg())
 		return v, func() { a.showTool(v) }, err
 	})
@@ -93,7 +109,7 @@ func (a *app) toolsSwitchCommand(cmd *cobra.Command) {
 		}
 		return nil
 	}
-	a.answering(cmd, a.forAdministrators(a.knowing), func(c call) (any, func(), error) {
+	a.answering(cmd, a.forAdministrators(a.onBus(a.changing)), func(c call) (any, func(), error) {
 		word := map[string]string{"enable": "enabled", "disable": "disabled", "reset": "reset to the default"}[cmd.Name()]
 		q.Enabled, q.Reset, q.Tool = cmd.Name() == "enable", cmd.Name() == "reset", c.arg()
 		done, err := c.at.SwitchTool(c, c.who, q)
@@ -199,7 +215,7 @@ func (a *app) toolsExplainCommand(cmd *cobra.Command) {
 	a.answering(cmd, nil, func(c call) (value any, text func(), err error) {
 		var r service.StartRequest
 		if err = f.check(flags, c.args); err == nil {
-			c.at, c.who, err = a.opened(c, a.reading)
+			c.at, c.who, err = a.opened(c, a.onBus(a.reading))
 		}
 		if err == nil {
 			r, err = a.request(cmd, &f.runFlags)

@@ -18,3 +18,17 @@ func TestH22_DefaultSet(t *testing.T) {
 		t.Error("read_file is not refused")
 	}
 }
+
+// H19: the form of a token for another node is checked with the configuration, unless it comes from elsewhere.
+func TestH19_TokenOfABoundTool(t *testing.T) {
+	for token, good := range map[string]bool{
+		"hntoken://v1/a.b.c": true, "${secret:there}": true, "${file:token.txt}": true, "": true,
+		"hntoken://v1/a.b": false, "tctoken://v1/a.b.c": false, "there": false,
+	} {
+		_, err := config.Parse("t.yaml", []byte("tools: {bound: {x: {capability: a.b@1.0, token: '"+token+"'}}}"))
+		if want := `t.yaml:1: tools.bound.x.token: must be a token of another node, which begins with hntoken://v1/`; (err == nil) != good ||
+			err != nil && err.Error() != want {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}

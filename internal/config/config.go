@@ -259,7 +259,7 @@ type Provider struct {
 
 	// Node is the key of a node of the bus, and Token a token for it.
 	Node  string `yaml:"node" default:"" format:"word"`
-	Token Value  `yaml:"token" default:"" format:"text" secret:"all"`
+	Token Value  `yaml:"token" default:"" format:"bustoken" secret:"all"`
 
 	ConnectTimeout    Duration `yaml:"connect_timeout" default:"10s" min:"1ms" max:"1h"`
 	FirstTokenTimeout Duration `yaml:"first_token_timeout" default:"120s" min:"1ms" max:"24h"`
@@ -381,6 +381,7 @@ type Bound struct {
 	Params      JSON      `yaml:"params" null:"true" default:"null" format:"object"`
 	Timeout     *Duration `yaml:"timeout" min:"1ms" max:"24h"`
 	Untrusted   bool      `yaml:"untrusted" layers:"false|true" default:"true"`
+	Token       Value     `yaml:"token" default:"" format:"bustoken" secret:"all"` // presented to its issuer, the only node called
 }
 
 // Shell configures exec_shell. In mode ask a line that is not listed runs in a sandbox in which it can only read, and

@@ -234,7 +234,8 @@ var (
 		"NAME@MAJOR.MINOR with a dot in NAME, such as rag.query@1.0")
 	programPattern = formOf(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`,
 		"1 to 64 of A-Z, a-z, 0-9, _, ., + and -, the first a letter, a digit or _")
-	sumPattern = lazyregexp.New(`^[0-9a-f]{64}$`)
+	sumPattern      = lazyregexp.New(`^[0-9a-f]{64}$`)
+	busTokenPattern = lazyregexp.New(`^(` + guard.BusTokenPrefix + `[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){2})?$`)
 )
 
 // checkKey returns the problem with a key of a mapping, or "".
@@ -273,7 +274,7 @@ func checkFormat(format, text string) string {
 			return "must be the name of a program, without a path"
 		}
 		return match(programPattern, text)
-	case "word", "glob":
+	case "word", "glob", "bustoken":
 		return checkWord(format, text)
 	case "description":
 		return checkDescription(text)
@@ -348,6 +349,10 @@ func match(f form, text string) string {
 
 func checkWord(format, text string) string {
 	switch {
+	case format == "bustoken" && !busTokenPattern.MatchString(text): // the error does not repeat it
+		return "must be a token of another node, which begins with " + guard.BusTokenPrefix
+	case format == "bustoken":
+		return ""
 	case text == "":
 		return "must not be empty"
 	case len(text) > 256:

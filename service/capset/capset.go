@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/toolcrib/toolcrib"
 	"github.com/toolcrib/toolcrib/access/standing"
 	"github.com/toolcrib/toolcrib/bus"
+	"github.com/toolcrib/toolcrib/gate"
 	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service/env"
 	"github.com/toolcrib/toolcrib/service/nodes"
@@ -34,6 +36,7 @@ type Set struct {
 // state is shared under all configurations of a data folder.
 type state struct {
 	renew func() // gives the gates in use the tools of now
+	find  time.Duration
 
 	dialing sync.Mutex // one at a time
 
@@ -58,7 +61,7 @@ type made struct {
 // New returns the tools of a data folder. renew is called when they have changed.
 func New(e *env.Env, n *nodes.Nodes, renew func()) *Set {
 	s := &Set{e, n, &state{
-		renew: renew, made: map[string]made{}, serving: map[string]*bus.Exchange{}, stop: make(chan struct{}),
+		renew: renew, find: findTime, made: map[string]made{}, serving: map[string]*bus.Exchange{}, stop: make(chan struct{}),
 		watched: make(chan struct{}),
 	}}
 	s.current = s
@@ -104,6 +107,11 @@ func (s *Set) instance() *nodes.Instance {
 	return s.dialed
 }
 
+// dials reports whether this is a process that can still connect to the bus.
+func (s *Set) dials() bool {
+	return s.env.Driver != env.DriverServer && !s.env.Config.Bus.URL.IsEmpty() && s.instance() == nil
+}
+
 // How long a process that is not a server waits for a trusted node, and for the offers of one that it has heard from or
 // for the tools that it is to call.
 const (
@@ -115,7 +123,7 @@ const (
 // heard what each trusted node offers. It waits longer for tools, if these are some of the bus. Without bus.url it does
 // nothing.
 func (s *Set) Need(ctx context.Context, tools ...string) error {
-	if s.env.Driver == env.DriverServer || s.env.Config.Bus.URL.IsEmpty() || s.instance() != nil {
+	if !s.dials() {
 		return nil
 	}
 	s.dialing.Lock()
@@ -123,11 +131,7 @@ func (s *Set) Need(ctx context.Context, tools ...string) error {
 	if s.instance() != nil {
 		return nil
 	}
-	needed, err := s.options()
-	if err != nil {
-		return err
-	}
-	needed = slices.DeleteFunc(needed, func(o bound.Options) bool { return !slices.Contains(tools, o.Name) })
+	needed := s.named(tools)
 	trusted, err := s.nodes.Register(ctx)
 	if err != nil {
 		return err
@@ -144,9 +148,9 @@ func (s *Set) Need(ctx context.Context, tools ...string) error {
 			switch {
 			case e.Trust.Rank() == 0:
 			case at < 0:
-				most = max(most, findTime)
+				most = max(most, s.find)
 			case peers[at].Capabilities == 0:
-				most = offerTime
+				most = max(most, offerTime)
 			}
 		}
 		if most > 0 && lacks(needed, known) {
@@ -180,10 +184,9 @@ const hearTime = 2 * time.Second
 // NeedTools is [Set.Need] for a run that is resumed and could call these tools. A server that has just started waits
 // until it has heard of the nodes that offer them.
 func (s *Set) NeedTools(ctx context.Context, names []string) error {
-	all, err := s.options()
-	all = slices.DeleteFunc(all, func(o bound.Options) bool { return !slices.Contains(names, o.Name) })
+	all := s.named(names)
 	if len(all) == 0 || s.env.Config.Bus.URL.IsEmpty() {
-		return err
+		return nil
 	}
 	if s.env.Driver != env.DriverServer {
 		return s.Need(ctx, names...)
@@ -211,9 +214,14 @@ func (s *Set) NeedTools(ctx context.Context, names []string) error {
 	return nil
 }
 
+// named returns the tools of the bus with these names.
+func (s *Set) named(names []string) []option {
+	return slices.DeleteFunc(s.options(), func(o option) bool { return !slices.Contains(names, o.Name) })
+}
+
 // lacks reports whether no node offers the capability of one of these tools.
-func lacks(tools []bound.Options, known []bus.Known) bool {
-	return slices.ContainsFunc(tools, func(o bound.Options) bool { _, ok := o.Source(known); return !ok })
+func lacks(tools []option, known []bus.Known) bool {
+	return slices.ContainsFunc(tools, func(o option) bool { _, ok := o.Source(known); return !ok })
 }
 
 var errClosed = toolcrib.Errorf(toolcrib.CodeOverloaded, "toolcrib is ending")
@@ -245,8 +253,7 @@ func (s *Set) Watch(i *nodes.Instance) {
 // names returns the tools that there are, with where their capabilities are.
 func (s *Set) names(i *nodes.Instance) (names []string) {
 	known := i.Known()
-	all, _ := s.options()
-	for _, o := range all {
+	for _, o := range s.options() {
 		if source, ok := o.Source(known); ok {
 			names = append(names, o.Name+" "+source)
 		}
@@ -254,35 +261,59 @@ func (s *Set) names(i *nodes.Instance) (names []string) {
 	return names
 }
 
+// option is a tool of the configuration, and why it cannot be used.
+type option struct {
+	bound.Options
+	problem error // may be nil
+}
+
 // options returns the tools of the configuration in effect. Those of tools.bound replace predefined ones.
-func (s *Set) options() ([]bound.Options, error) {
+func (s *Set) options() (all []option) {
 	s.mu.Lock()
-	c := s.current.env.Config
+	e := s.current.env
 	s.mu.Unlock()
-	all := bound.Predefined(c.Tools.DefaultSet)
-	for _, name := range c.BoundNames() {
-		b := c.Tools.Bound[name]
-		capability, err := bus.ParseName(b.Capability)
-		if err != nil {
-			return nil, c.ErrorAt(config.JoinKey("tools.bound", name)+".capability", err.Error()) // the configuration is checked
+	set := e.Config.Tools.Bound
+	for _, o := range bound.Predefined(e.Config.Tools.DefaultSet) {
+		if _, replaced := set[o.Name]; !replaced {
+			all = append(all, option{Options: o})
 		}
-		o := bound.Options{
-			Name: name, Description: cmp.Or(b.Description, "Call "+b.Capability+"."), Capability: capability,
-			Parameters: json.RawMessage(b.Parameters), Effect: toolcrib.Effect(b.Effect), Enabled: true,
-			Trusted: !b.Untrusted,
+	}
+	for _, name := range e.Config.BoundNames() {
+		o := option{Options: optionsOf(name, set[name])}
+		if o.problem = fill(e, &o.Options, set[name]); o.problem != nil {
+			o.problem = fmt.Errorf("tools.bound.%s: %w", name, o.problem)
 		}
-		if b.Timeout != nil {
-			o.Timeout = b.Timeout.Std()
-		}
-		if len(b.Params) > 0 {
-			if err := json.Unmarshal([]byte(b.Params), &o.Params); err != nil {
-				return all, err
-			}
-		}
-		all = slices.DeleteFunc(all, func(p bound.Options) bool { return p.Name == name })
 		all = append(all, o)
 	}
-	return all, nil
+	return all
+}
+
+func optionsOf(name string, b config.Bound) bound.Options {
+	o := bound.Options{
+		Name: name, Description: cmp.Or(b.Description, "Call "+b.Capability+"."), Parameters: json.RawMessage(b.Parameters),
+		Effect: toolcrib.Effect(b.Effect), Enabled: true, Trusted: !b.Untrusted,
+	}
+	if b.Timeout != nil {
+		o.Timeout = b.Timeout.Std()
+	}
+	return o
+}
+
+// fill adds what must be read. The form of most of it was checked with the configuration.
+func fill(e *env.Env, o *bound.Options, b config.Bound) (err error) {
+	if o.Capability, err = bus.ParseName(b.Capability); err != nil {
+		return err
+	}
+	if len(b.Params) > 0 {
+		if err := json.Unmarshal([]byte(b.Params), &o.Params); err != nil {
+			return err
+		}
+	}
+	if o.Token, err = b.Token.Resolve(e.Resolver()); err != nil || o.Token == "" {
+		return err
+	}
+	o.Issuer, err = nodes.IssuerOf(o.Token)
+	return err
 }
 
 // Tools returns the tools whose capabilities can be called now.
@@ -292,30 +323,76 @@ func (s *Set) Tools() []toolcrib.Tool {
 		return nil
 	}
 	known := i.Known()
-	all, err := s.options()
-	if err != nil {
-		s.env.Once(s.env.Notice)(err.Error())
-	}
+	all := s.options()
 	var tools []toolcrib.Tool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range all {
+		err := o.problem
 		source, ok := o.Source(known)
-		if !ok {
+		if err == nil && !ok {
 			continue
 		}
-		of, err := json.Marshal([]any{o, source})
 		was := s.made[o.Name]
-		if err == nil && !bytes.Equal(was.of, of) {
-			was.of = of
-			was.tool, err = bound.New(s, o, source)
+		if err == nil {
+			source = s.nodes.TitleOf(bus.Key(source)) + "/" + o.Capability.String()
+			was, err = was.remade(s, &o.Options, source)
 		}
 		if err != nil {
-			s.env.Once(s.env.Notice)("tools.bound." + o.Name + ": " + err.Error())
+			s.env.Once(s.env.Notice)(err.Error())
 			continue
 		}
 		s.made[o.Name] = was
 		tools = append(tools, was.tool)
+	}
+	return tools
+}
+
+// remade returns the tool of these options, which is the same if they are.
+func (m made) remade(s *Set, o *bound.Options, source string) (made, error) {
+	of, err := json.Marshal([]any{o, source})
+	if err != nil || bytes.Equal(m.of, of) {
+		return m, err
+	}
+	tool, err := bound.New(s, *o, source)
+	return made{of, tool}, err
+}
+
+// Absent returns the tools of the configuration that cannot be called now. Without bus.url those that are predefined
+// are not among them.
+func (s *Set) Absent() (absent []gate.Absent) {
+	known, i := []bus.Known(nil), s.instance()
+	if i != nil {
+		known = i.Known()
+	}
+	for _, o := range s.options() {
+		why := "no node offers " + o.Capability.String()
+		if s.env.Config.Bus.URL.IsEmpty() {
+			if _, own := s.env.Config.Tools.Bound[o.Name]; !own {
+				continue
+			}
+			why += ": bus.url is not set"
+		}
+		if _, ok := o.Source(known); ok && i != nil && o.problem == nil {
+			continue
+		}
+		if o.problem != nil {
+			why = o.problem.Error()
+		}
+		if tool, err := bound.New(s, o.Options, "*/"+o.Capability.String()); err == nil {
+			absent = append(absent, gate.Absent{Tool: tool, Why: why})
+		}
+	}
+	return absent
+}
+
+// Missed returns the tools that [Set.Need] could find.
+func (s *Set) Missed() (tools []toolcrib.Tool) {
+	if !s.dials() {
+		return nil
+	}
+	for _, a := range s.Absent() {
+		tools = append(tools, a.Tool)
 	}
 	return tools
 }
@@ -325,12 +402,8 @@ func (s *Set) Tools() []toolcrib.Tool {
 func (s *Set) ToolOf(
 	name bus.Name, params, input map[string]json.RawMessage,
 ) (tool string, arguments json.RawMessage, err error) {
-	all, err := s.options()
-	if err != nil {
-		return "", nil, err
-	}
-	for _, o := range all {
-		if !o.Capability.Serves(name) {
+	for _, o := range s.options() {
+		if !o.Capability.Serves(name) || o.problem != nil {
 			continue
 		}
 		tool = o.Name
@@ -399,6 +472,11 @@ func (s *Set) open(ctx context.Context, run toolcrib.RunID, r bus.Request) (*bus
 		return nil, err
 	}
 	r.From.Run = string(run)
+	if r.Token != "" {
+		if err := i.ToIssuer(ctx, &r); err != nil {
+			return nil, err
+		}
+	}
 	if r.Via = x; x != nil {
 		r.From.User, r.From.Trust = "", "" // the way has whom it acts for
 	} else if run != "" {

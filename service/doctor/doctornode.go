@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolcrib/toolcrib"
+	"github.com/toolcrib/toolcrib/access"
 	"github.com/toolcrib/toolcrib/guard"
+	"github.com/toolcrib/toolcrib/internal/config"
 	"github.com/toolcrib/toolcrib/service/nodes"
 )
 
-// ExamineBus checks this node and its offers to others, for administrators. Without a bus and offers there is nothing
-// to check.
+// ExamineBus checks this node and its offers to others, for administrators. Without a bus, offers and
+// tokens there is nothing to check.
 func (d *Doctor) ExamineBus(ctx context.Context, who toolcrib.Principal) ([]Finding, error) {
 	var checks []check
 	if !d.Env.Config.Bus.URL.IsEmpty() {
@@ -27,7 +31,46 @@ func (d *Doctor) ExamineBus(ctx context.Context, who toolcrib.Principal) ([]Find
 			func(ctx context.Context) (string, string, error) { return d.checkOffers(ctx, who) },
 		})
 	}
+	tokens := slices.DeleteFunc(d.Env.Config.BoundNames(), func(name string) bool {
+		return d.Env.Config.Tools.Bound[name].Token.IsEmpty()
+	})
+	if len(tokens) > 0 {
+		checks = append(checks, check{
+			"tools.bound", "ask the other node for a token of its own (toolcrib bus token issue), and store it",
+			func(context.Context) (string, string, error) { return d.checkTokens(tokens) },
+		})
+	}
 	return examined(ctx, who, checks...)
+}
+
+// checkTokens reports tokens of bound tools that cannot be used. Only the nodes that have issued them know the rest.
+func (d *Doctor) checkTokens(names []string) (detail, fix string, err error) {
+	c := d.Env.Config
+	for _, name := range names {
+		b, problem := c.Tools.Bound[name], ""
+		token, err := b.Token.Resolve(d.Env.Resolver())
+		if err != nil {
+			return "", "", err
+		}
+		claims, err := access.ReadUnverified(token, access.BusAudience)
+		switch expires := claims.Expires.Time(); {
+		case err != nil:
+			problem = err.Error()
+		case c.Bus.URL.IsEmpty():
+			return "", "set bus.url", c.ErrorAt(config.JoinKey("tools.bound", name), "there are no other nodes without bus.url")
+		case !d.People.Now().Before(expires):
+			problem = "the token has expired at " + expires.Local().Format(time.DateTime)
+		default:
+			if err := claims.Scope.Offers(access.Target{Capability: b.Capability}); err != nil {
+				problem = err.Error()
+			}
+		}
+		if problem != "" {
+			return "", "", c.ErrorAt(config.JoinKey("tools.bound", name)+".token", problem)
+		}
+		detail += fmt.Sprintf("%s: until %s; ", name, claims.Expires.Time().Local().Format(time.DateTime))
+	}
+	return strings.TrimSuffix(detail, "; "), "", nil
 }
 
 // checkNode connects to the bus as an instance of this node, and listens to the others for a moment.

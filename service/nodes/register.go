@@ -98,6 +98,19 @@ func (n *Nodes) TrustOf(ctx context.Context, key bus.Key) (toolcrib.Trust, error
 	return r.byKey[key].Trust, nil
 }
 
+// TitleOf returns the name of a node, or its key if there is no name.
+func (n *Nodes) TitleOf(key bus.Key) string {
+	ctx := context.Background()
+	if self, err := n.Key(ctx); err == nil && self == key {
+		return n.Name()
+	}
+	r, err := n.entries(ctx)
+	if err != nil {
+		return string(key)
+	}
+	return cmp.Or(r.byKey[key].Name, string(key))
+}
+
 // changedEntry is the payload of an entry of the audit log.
 type changedEntry struct {
 	Name   string  `json:"name"`

@@ -211,17 +211,11 @@ func (i *Instance) CallFor(ctx context.Context, who toolcrib.Principal, q CallRe
 			return nil, err
 		}
 	}
-	if r.Token != "" { // no node but its issuer gets it
-		claims, err := access.ReadUnverified(r.Token, access.BusAudience)
-		if err != nil {
-			return nil, err
-		}
-		issuer := bus.Key(claims.Issuer)
-		if r.To = cmp.Or(r.To, issuer); r.To != issuer {
-			return nil, env.BadRequestf("the node %s has issued the token, and it alone accepts it", guard.Clip(claims.Issuer, 64))
-		}
+	if r.Token == "" {
+		i.await(ctx, r)
+	} else if err := i.ToIssuer(ctx, &r); err != nil {
+		return nil, err
 	}
-	i.await(ctx, r)
 	x, err := i.Open(ctx, r)
 	if err != nil {
 		return nil, err
@@ -237,6 +231,26 @@ func (i *Instance) CallFor(ctx context.Context, who toolcrib.Principal, q CallRe
 		}
 	}
 	return x.Result(ctx)
+}
+
+// IssuerOf returns the node that a token names as its issuer.
+func IssuerOf(token string) (bus.Key, error) {
+	claims, err := access.ReadUnverified(token, access.BusAudience)
+	return bus.Key(claims.Issuer), err
+}
+
+// ToIssuer directs a call with a token to its issuer, since no other node may get the token. A new instance waits until
+// it has heard of that.
+func (i *Instance) ToIssuer(ctx context.Context, r *bus.Request) error {
+	issuer, err := IssuerOf(r.Token)
+	if err != nil {
+		return err
+	}
+	if r.To = cmp.Or(r.To, issuer); r.To != issuer {
+		return env.BadRequestf("the node %s has issued the token, and it alone accepts it", guard.Clip(string(issuer), 64))
+	}
+	i.await(ctx, *r)
+	return nil
 }
 
 // listenTime is how long a new instance listens before it says who is there.

@@ -197,6 +197,9 @@ func (p *Policy) lookingGate(workspace string, start *journal.RunStarted) (*gate
 		dir = "/"
 	}
 	g, err := p.GateFor(dir, start)
+	if err == nil && !ofTeam(start) {
+		g, err = g.With(p.absent())
+	}
 	return g, dir, err
 }
 

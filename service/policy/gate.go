@@ -536,6 +536,9 @@ func (p *Policy) MayReadMCP(ctx context.Context, who toolcrib.Principal, server 
 func (p *Policy) OfferOf(
 	ctx context.Context, who toolcrib.Principal, tools []toolcrib.Tool, scope gate.Scope,
 ) []string {
+	if !p.env.Config.Tools.Enabled {
+		return nil
+	}
 	switches := &availability{store: p.env.Store}
 	g, err := gate.New(gate.Options{Tools: tools, Availability: switches, People: p.people.Standing()})
 	if err != nil {

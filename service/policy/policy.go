@@ -38,6 +38,9 @@ type shared struct {
 	rules     compiledRules
 	lastGate  atomic.Pointer[gate.Gate] // the next one mostly has the same tools
 	gates     gates
+
+	// Absent returns the tools that would be there if another node offered their capabilities. It may be nil.
+	Absent func() []gate.Absent
 }
 
 // New returns the policy of a data folder.

@@ -303,7 +303,18 @@ func (p *Policy) describedTools() ([]toolcrib.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(p.builtIn(gate.Protected{}, gate.PathRules{}, command), commands, p.env.Tools), nil
+	all := slices.Concat(p.builtIn(gate.Protected{}, gate.PathRules{}, command), commands, p.env.Tools)
+	for _, a := range p.absent() {
+		all = append(all, a.Tool)
+	}
+	return all, nil
+}
+
+func (p *Policy) absent() []gate.Absent {
+	if p.Absent == nil {
+		return nil
+	}
+	return p.Absent()
 }
 
 // writtenRules returns the rules as they are in the file.

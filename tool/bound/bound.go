@@ -44,6 +44,8 @@ type Options struct {
 	Timeout time.Duration // if 0, limits.tool_timeout
 	Enabled bool          // by default
 	Trusted bool          // results are not untrusted data
+	Token   string        // presented with each call; may be ""
+	Issuer  bus.Key       // of Token: the only node that is called
 }
 
 type bound struct {
@@ -52,7 +54,7 @@ type bound struct {
 	spec toolcrib.Spec
 }
 
-// New returns the tool. source is that of [Options.Source].
+// New returns the tool. source is NODE/CAPABILITY.
 func New(node Node, o Options, source string) (toolcrib.Tool, error) {
 	b := &bound{Options: o, node: node}
 	b.spec = toolcrib.Spec{
@@ -132,8 +134,12 @@ func (b *bound) target() string {
 	return b.Capability.String()
 }
 
-// serving returns the node for a call that must be made at one node only: this one, or the first in the order of keys.
+// serving returns the node for a call that must be made at one node only: the issuer of its token, this one, or the
+// first in the order of keys.
 func (b *bound) serving() (at bus.Key) {
+	if b.Issuer != "" {
+		return b.Issuer
+	}
 	for _, k := range b.node.Known() {
 		if k.Name.Serves(b.Capability) && (at == "" || k.Local) {
 			at = k.Node
@@ -149,7 +155,7 @@ func (b *bound) request(call *toolcrib.Call) (r bus.Request, err error) {
 		return r, err
 	}
 	sum := sha256.Sum256([]byte(string(call.Run) + "\x00" + call.ID))
-	r = bus.Request{ID: hex.EncodeToString(sum[:]), Name: b.Capability, Session: string(call.Session)}
+	r = bus.Request{ID: hex.EncodeToString(sum[:]), Name: b.Capability, Session: string(call.Session), Token: b.Token}
 	params := map[string]any{}
 	for name, value := range b.Params {
 		argument, ok := argumentIn(value)
@@ -216,9 +222,12 @@ func (o *Options) Arguments(params, input map[string]json.RawMessage) (json.RawM
 }
 
 // Source returns where the capability of a tool is: the key of the only node that offers it, or *. ok is false if no
-// node does. Every node lists its peers.
+// node does. Every node lists its peers. The issuer of a token may not list what it allows.
 func (o *Options) Source(known []bus.Known) (source string, ok bool) {
-	if o.Capability.Name == "node.list" {
+	switch {
+	case o.Issuer != "":
+		return string(o.Issuer), true
+	case o.Capability.Name == "node.list":
 		return "*", true
 	}
 	for _, k := range known {
