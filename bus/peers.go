@@ -235,8 +235,9 @@ func (n *Node) expire(now time.Time) {
 // wanted has the list of a peer fetched, if it may have changed. It needs the lock.
 func (n *Node) wanted(p *peer) {
 	now := time.Now()
-	stale := p.list == nil || p.list.of != p.Hash || now.Sub(p.list.at) >= listLasts
-	if !stale || p.trust.Rank() == 0 || p.skewed || now.Sub(p.asked) < listRetry && p.list == nil ||
+	none := p.list == nil || p.list.of == p.Hash && len(p.list.offers) == 0 && p.Count > 0 // it may trust this node soon
+	stale := none || p.list.of != p.Hash || now.Sub(p.list.at) >= listLasts
+	if !stale || p.trust.Rank() == 0 || p.skewed || none && now.Sub(p.asked) < listRetry ||
 		n.fetching[p.Node] || len(n.fetching) >= maxFetches || n.closed {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolcrib/toolcrib"
@@ -212,6 +213,28 @@ func TestH18_Lineage(t *testing.T) {
 		code(t, call(), toolcrib.CodeUnauthorized)
 		if ran != 1 {
 			t.Errorf("the last capability ran %d times", ran)
+		}
+	})
+}
+
+// A node that is trusted later finds the capabilities soon: it does not wait for the next regular list.
+func TestTrustedLater(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		b.setTrust(a.key, toolcrib.TrustUnknown)
+		b.offer(t, "rag.query@1.0", echo)
+		settle()
+		call := func() error {
+			_, err := a.Call(t.Context(), bus.Request{Name: name(t, "rag.query@1.0")})
+			return err
+		}
+		code(t, call(), toolcrib.CodeNotFound)
+		b.setTrust(a.key, toolcrib.TrustMember)
+		time.Sleep(7 * time.Second) // fake time
+		synctest.Wait()
+		if err := call(); err != nil {
+			t.Error(err)
 		}
 	})
 }
