@@ -193,7 +193,7 @@ type Request struct {
 	Issuer    string        // if "", By; of a token for the bus, the key of the node
 	Subject   string        // name of a user (of a token for the bus: the key of a node), or [Bearer]; if "", By
 	Audience  string        // if "", [DefaultAudience]
-	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL]
+	TTL       time.Duration // in whole seconds; if 0, [DefaultTTL], or until Maker expires
 	NotBefore time.Time     // if zero, now
 	Scope     Scope
 	Via       string // cli, api, web or start
@@ -234,7 +234,8 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 	if err != nil {
 		return c, err
 	}
-	if r.TTL == 0 {
+	byDefault := r.TTL == 0
+	if byDefault {
 		r.TTL = DefaultTTL
 	}
 	from := now
@@ -260,6 +261,9 @@ func (s *Signer) claims(r Request, now time.Time) (c Claims, err error) {
 		}
 		if m.Parent != "" {
 			return Claims{}, toolcrib.Errorf(toolcrib.CodeForbidden, "this token was asked for by another one, and asks for none itself")
+		}
+		if byDefault && m.Expires > c.NotBefore {
+			c.Expires = min(c.Expires, m.Expires)
 		}
 		if c.Parent = m.ID; c.Expires > m.Expires {
 			return Claims{}, bad("a token lives no longer than the one that asks for it, until %s",

@@ -650,3 +650,20 @@ func BenchmarkM16_Verify(b *testing.B) {
 		}
 	}
 }
+
+// A token without a lifetime of its own ends with the token that asks for it, also if that is a second older.
+func TestM16_DefaultLifetimeOfMade(t *testing.T) {
+	s := newSigner(t, 1)
+	_, maker := issue(t, s, access.Request{By: toolcrib.Principal{User: "anna"}})
+	r := access.Request{By: toolcrib.Principal{User: "anna", Token: maker.ID}, Subject: "anna", Via: "api", Maker: &maker}
+	_, made, err := s.Issue(r, noon().Add(time.Second))
+	if err != nil || made.Expires != maker.Expires {
+		t.Errorf("expires %v, not %v; %v", made.Expires, maker.Expires, err)
+	}
+	r.TTL = time.Hour
+	_, _, err = s.Issue(r, noon().Add(time.Second))
+	refused(t, "a later end", err, toolcrib.CodeBadRequest)
+	r.TTL = 0
+	_, _, err = s.Issue(r, maker.Expires.Time())
+	refused(t, "after the end of its maker", err, toolcrib.CodeBadRequest)
+}

@@ -285,6 +285,7 @@ func (n *Node) depart(to place) {
 	}
 	h.inFlight++
 	h.last = time.Now()
+	h.probing(h.last)
 }
 
 // arrived records the end of a call.

@@ -179,7 +179,10 @@ func (l *link) receive(now time.Time, m message) (whole []message, err error) {
 
 // take takes the next message in order.
 func (l *link) take(m message) (whole message, complete bool, err error) {
-	k := m.kind &^ more
+	k, held := m.kind&^more, 0
+	if l.of == k {
+		held = len(l.partial)
+	}
 	switch {
 	case k == kindAck:
 		if len(m.payload) != 4 {
@@ -191,7 +194,7 @@ func (l *link) take(m message) (whole message, complete bool, err error) {
 		}
 		l.acked = acked
 		return whole, false, nil
-	case k == 0 || k > kindMost, len(l.partial)+len(m.payload) > l.limit(k),
+	case k == 0 || k > kindMost, held+len(m.payload) > l.limit(k),
 		l.of != 0 && l.of != k && k != kindDone && k != kindError:
 		return whole, false, errBroken
 	case !k.counted():

@@ -98,6 +98,14 @@ func TestLink_BrokenPeer(t *testing.T) {
 	if err == nil {
 		t.Error("a frame of any length was accepted")
 	}
+	var cut link
+	for i := range uint32(2) { // the error comes in the middle of a frame, which is longer than errors may be
+		_, _ = cut.receive(noon, message{number: i, kind: kindFrame | more, payload: make([]byte, maxErrorBytes)})
+	}
+	all, err := cut.receive(noon, message{number: 2, kind: kindError, payload: []byte("{}")})
+	if err != nil || len(all) != 1 || string(all[0].payload) != "{}" {
+		t.Errorf("an error in the middle of a frame: %v, %v", all, err)
+	}
 }
 
 func TestLink_LostAndSilent(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -138,6 +139,7 @@ type member struct {
 	trust map[bus.Key]toolcrib.Trust // of others; those that are missing are members
 	token map[string]*access.Claims
 	skew  atomic.Int64 // nanoseconds
+	lost  atomic.Bool  // the register of trust cannot be read
 	mu    sync.Mutex
 	trace []bus.TraceEvent
 }
@@ -149,6 +151,9 @@ func (n *network) join(t testing.TB, seed byte, change ...func(*bus.Options)) *m
 	o := bus.Options{
 		Keys: keys(t, seed), Name: "node " + string(rune('A'+seed)), Transport: m.box,
 		Trust: func(_ context.Context, node bus.Key) (toolcrib.Trust, error) {
+			if m.lost.Load() {
+				return "", errors.New("no register")
+			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if trust, ok := m.trust[node]; ok {

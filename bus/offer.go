@@ -207,7 +207,6 @@ func (n *Node) listOffers(ctx context.Context, x *Exchange) (json.RawMessage, er
 		all = nil
 	}
 	x.raw = true
-	x.raw = true
 	var page []byte
 	for i, o := range all {
 		if page == nil {

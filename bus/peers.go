@@ -163,9 +163,9 @@ func (n *Node) noted(at Address, c card, trust toolcrib.Trust) (answer bool) {
 		p = &peer{}
 		n.peers[at] = p
 	}
-	before := p.routable()
+	before, was, name := p.routable(), p.trust, p.Name
 	p.card, p.heard, p.trust, p.skewed = c, time.Now(), trust, skew > clockSkew
-	if p.list != nil && p.routable() != before {
+	if p.list != nil && (p.routable() != before || p.trust != was || p.Name != name) {
 		n.rerouted()
 	}
 	n.wanted(p)

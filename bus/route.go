@@ -290,9 +290,6 @@ func (n *Node) best(found []route, now time.Time) (best route) {
 			best, least = r, s
 		}
 	}
-	if h := n.health[place{best.at, best.Name}]; h != nil {
-		h.probing(now)
-	}
 	return best
 }
 
@@ -390,7 +387,7 @@ type bindingKey [sha256.Size]byte
 func (c *call) keyOfID() bindingKey { return sha256.Sum256([]byte("call\x00" + c.id)) }
 
 func (c *call) keyOfSession() bindingKey {
-	return sha256.Sum256([]byte("session\x00" + c.name.Name + "\x00" + c.session))
+	return sha256.Sum256([]byte("session\x00" + string(c.holder) + "\x00" + c.name.Name + "\x00" + c.session))
 }
 
 // bound returns where the call was made before, or the last call of its session. It needs the lock.

@@ -464,3 +464,35 @@ func TestClose(t *testing.T) {
 		}
 	})
 }
+
+// A call that ends before it is sent is no trial of a place whose quarantine is over.
+func TestRoute_ProbeNotSent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		net := newNetwork()
+		a, b := net.join(t, 0), net.join(t, 1)
+		broken := true
+		b.offer(t, "test.often@1.0", func(context.Context, *bus.Exchange) (json.RawMessage, error) {
+			if broken {
+				return nil, errors.New("broken")
+			}
+			return nil, nil
+		})
+		settle()
+		call := func() error {
+			_, err := a.Call(t.Context(), bus.Request{Name: name(t, "test.often@1.0")})
+			return err
+		}
+		for range 5 {
+			code(t, call(), toolcrib.CodeInternal)
+		}
+		code(t, call(), toolcrib.CodeCapacityExceeded)
+		broken = false
+		time.Sleep(61 * time.Second) // fake time
+		a.lost.Store(true)
+		code(t, call(), toolcrib.CodeInternal)
+		a.lost.Store(false)
+		if err := call(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -354,7 +354,7 @@ func decode(body json.RawMessage, to any) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong):
-		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: must not be of type %s", wrong.Field, wrong.Value)
+		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s: has the wrong type: %s", wrong.Field, wrong.Value)
 	case err != nil:
 		return toolcrib.Errorf(toolcrib.CodeBadRequest, "%s", guard.Clip(strings.TrimPrefix(err.Error(), "json: "), 256))
 	}
@@ -469,5 +469,5 @@ func failed(e *journal.ErrorView) error {
 	if e.Class != "" {
 		message += ": " + string(e.Class)
 	}
-	return toolcrib.Errorf(code, "%s (run %s)", message, e.RunID)
+	return &toolcrib.Error{Code: code, Message: fmt.Sprintf("%s (run %s)", message, e.RunID), Ref: string(e.RunID)}
 }

@@ -304,7 +304,7 @@ func (a *app) backupCommand(cmd *cobra.Command) {
 			a.notice("%s cannot be read, so the backup lacks it",
 				policy.PathText(filepath.Join(s.Env.DataDir, filepath.FromSlash(name))))
 		}
-		return map[string]any{"file": c.arg(), "bytes": size}, func() {
+		return map[string]any{"file": c.arg(), "bytes": size, "unread": append([]string{}, unread...)}, func() {
 			a.says(c.arg(), render.Number(size)+" bytes; whoever has this file has the keys")
 		}, nil
 	})

@@ -142,3 +142,21 @@ func TestDownloads(t *testing.T) {
 		}
 	}
 }
+
+// A stream without a sign-in ends. A page instead would be an error in the console of the browser.
+func TestStreams_SignedOut(t *testing.T) {
+	h := open(t, map[string]string{"default": hello}, "")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url+"/approvals/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		t.Errorf("%s, %q", answer.Status, answer.Header.Get("Location"))
+	}
+}

@@ -185,6 +185,10 @@ func (p *page) fail(err error) {
 	f := p.failureOf(err)
 	if f.Status == http.StatusUnauthorized && p.R.Method == http.MethodGet && !p.enhanced() {
 		p.wrote = true
+		if p.R.Header.Get("Accept") == "text/event-stream" {
+			p.W.WriteHeader(http.StatusNoContent) // the browser ends the stream (HTML Living Standard, 9.2.3)
+			return
+		}
 		http.Redirect(p.W, p.R, toSignIn(p.R.URL.RequestURI()), http.StatusSeeOther)
 		return
 	}

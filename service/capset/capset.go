@@ -377,7 +377,7 @@ func (s *Set) Absent() (absent []gate.Absent) {
 			continue
 		}
 		if o.problem != nil {
-			why = o.problem.Error()
+			why = "it cannot be used as it is configured; `toolcrib doctor` says why" // the problem may name files
 		}
 		if tool, err := bound.New(s, o.Options, "*/"+o.Capability.String()); err == nil {
 			absent = append(absent, gate.Absent{Tool: tool, Why: why})

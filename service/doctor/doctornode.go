@@ -130,8 +130,12 @@ func (d *Doctor) checkOffers(ctx context.Context, who toolcrib.Principal) (detai
 		if o.Tool == "" {
 			continue
 		}
-		if _, err := d.Policy.Tool(ctx, who, o.Tool); err != nil {
-			return "", "name a tool that exists; toolcrib tools list", d.Env.Config.OfferError(o.Name.String(), "tool", err.Error())
+		t, err := d.Policy.Tool(ctx, who, o.Tool)
+		if err == nil && t.Unusable != "" {
+			err = errors.New(t.Unusable)
+		}
+		if err != nil {
+			return "", "name a tool that can be called; toolcrib tools list", d.Env.Config.OfferError(o.Name.String(), "tool", err.Error())
 		}
 	}
 	return strings.Join(names, ", "), "", nil
