@@ -194,7 +194,7 @@ bus: {offers: {llm.chat@2.0: {agent: default, params: {model: [bare, play/y]}}}}
 		{"a misspelt field", "", `{"messages":[` + question + `],"max_token":7}`, toolcrib.CodeBadRequest, `unknown field "max_token"`, ""},
 		{"a misspelt field of a message", "", `{"messages":[{"role":"user","contents":"Where?"}]}`, toolcrib.CodeBadRequest, `"contents"`, ""},
 		{"a misspelt param", `{"modle":"play/y"}`, `{"messages":[` + question + `]}`, toolcrib.CodeBadRequest, `"modle" of params`, ""},
-		{"a field of another type", "", `{"messages":[` + question + `],"max_tokens":"7"}`, toolcrib.CodeBadRequest, "input.max_tokens: must not be of type string", ""},
+		{"a field of another type", "", `{"messages":[` + question + `],"max_tokens":"7"}`, toolcrib.CodeBadRequest, "input.max_tokens: has the wrong type: string", ""},
 		{"a model that is not offered", `{"model":"play/z"}`, `{"messages":[` + question + `]}`, toolcrib.CodeNotFound, "", ""},
 		{"no messages", "", `{"messages":[]}`, toolcrib.CodeBadRequest, "", ""},
 		{"a result without a call", "", `{"messages":[` + question + `,{"role":"tool","tool_call_id":"x","content":"y"}]}`, toolcrib.CodeBadRequest, "", ""},

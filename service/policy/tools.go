@@ -29,9 +29,20 @@ type Tool struct {
 	Errors int64 `json:"errors"`
 }
 
-// Tools returns all tools and whether they are enabled. Any user may read them. An administrator gets the calls of all
+// Tools returns all tools and whether they are enabled. Predefined tools of the bus are there while a node offers their
+// capabilities; those of tools.bound always. Any user may read them. An administrator gets the calls of all
 // users, a user their own, and an access token none, because it is unknown which token started the run of a call.
 func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
+	all, err := p.known(ctx, who)
+	absent := p.absent()
+	return slices.DeleteFunc(all, func(t Tool) bool {
+		_, own := p.env.Config.Tools.Bound[t.Name]
+		return !own && t.Unusable != "" && slices.ContainsFunc(absent, func(a gate.Absent) bool { return a.Tool.Spec().Name == t.Name })
+	}), err
+}
+
+// known returns the tools that there are, and those of the bus that no node offers.
+func (p *Policy) known(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
 	if err := env.RequireUser(who); err != nil {
 		return nil, err
 	}
@@ -72,7 +83,7 @@ func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, err
 
 // Tool returns the tool with a name.
 func (p *Policy) Tool(ctx context.Context, who toolcrib.Principal, name string) (Tool, error) {
-	tools, err := p.Tools(ctx, who)
+	tools, err := p.known(ctx, who)
 	if err != nil {
 		return Tool{}, err
 	}
@@ -128,7 +139,7 @@ func (p *Policy) SwitchTool(ctx context.Context, who toolcrib.Principal, q Switc
 	if err != nil {
 		return out, err
 	}
-	tools, err := p.Tools(ctx, who)
+	tools, err := p.known(ctx, who)
 	out.Tools = slices.DeleteFunc(tools, func(t Tool) bool { return !q.isAbout(t) })
 	return out, err
 }
@@ -159,7 +170,7 @@ func (p *Policy) switchable(ctx context.Context, who toolcrib.Principal, q Switc
 			return nil
 		}
 	}
-	tools, err := p.Tools(ctx, who)
+	tools, err := p.known(ctx, who)
 	if err != nil {
 		return err
 	}
