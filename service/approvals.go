@@ -401,7 +401,10 @@ func (s *Service) decidedApprovals(
 		if looked++; err != nil || looked > decidedLooked {
 			return found, err
 		}
-		views, _ := s.approvalsOf(ctx, who, rec) // runs show reports a journal that cannot be read
+		views, err := s.approvalsOf(ctx, who, rec)
+		if toolcrib.CodeOf(err) == toolcrib.CodeOverloaded { // the database; runs show reports a journal that cannot be read
+			return found, err
+		}
 		for _, v := range views {
 			if strings.HasPrefix(v.ID, begin) {
 				found = append(found, v)

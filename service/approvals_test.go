@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -97,6 +98,33 @@ func TestApprovals_EndOfJournal(t *testing.T) {
 			t.Errorf("%d events between, one decided: %+v, %v", more, v, err)
 		}
 	}
+}
+
+// unreadable has journals that cannot be read now.
+type unreadable struct {
+	store.Store
+	err error
+}
+
+func (s unreadable) Read(context.Context, toolcrib.RunID, toolcrib.Seq) iter.Seq2[toolcrib.Event, error] {
+	return func(yield func(toolcrib.Event, error) bool) { yield(toolcrib.Event{}, s.err) }
+}
+
+// An approval is not missing because the database does not answer. A damaged journal hides no approval of other runs.
+func TestApproval_Unreachable(t *testing.T) {
+	s := open(t)
+	waits(t, s.Env.Store, 1, 1, 0)
+	decided := fmt.Sprintf("apr_%026d", 2) // no run waits for it
+	stored := s.Env.Store
+	for kind, want := range map[error]toolcrib.Code{
+		store.ErrUnreachable: toolcrib.CodeOverloaded, store.ErrLocked: toolcrib.CodeOverloaded, store.ErrCorrupt: toolcrib.CodeNotFound,
+	} {
+		s.Env.Store = unreadable{stored, &store.Error{Kind: kind}}
+		if _, err := s.Approval(t.Context(), root, decided); toolcrib.CodeOf(err) != want {
+			t.Errorf("%v: %v, want %q", kind, err, want)
+		}
+	}
+	s.Env.Store = stored
 }
 
 // What was decided is found however far back its question is, with the rules that asked. An approval that still waits is

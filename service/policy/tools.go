@@ -34,11 +34,13 @@ type Tool struct {
 // users, a user their own, and an access token none, because it is unknown which token started the run of a call.
 func (p *Policy) Tools(ctx context.Context, who toolcrib.Principal) ([]Tool, error) {
 	all, err := p.known(ctx, who)
-	absent := p.absent()
-	return slices.DeleteFunc(all, func(t Tool) bool {
-		_, own := p.env.Config.Tools.Bound[t.Name]
-		return !own && t.Unusable != "" && slices.ContainsFunc(absent, func(a gate.Absent) bool { return a.Tool.Spec().Name == t.Name })
-	}), err
+	gone := map[string]bool{}
+	for _, a := range p.absent() {
+		name := a.Tool.Spec().Name
+		_, own := p.env.Config.Tools.Bound[name]
+		gone[name] = !own
+	}
+	return slices.DeleteFunc(all, func(t Tool) bool { return gone[t.Name] && t.Unusable != "" }), err
 }
 
 // known returns the tools that there are, and those of the bus that no node offers.
