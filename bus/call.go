@@ -169,9 +169,10 @@ func (n *Node) startHere(c *call, x *Exchange, timeout time.Duration) error {
 	in := &incoming{hops: append(slices.Clip(c.lineage), h), body: c.body}
 	in.Token, in.Session, in.Trace, in.Timeout, in.Keep = c.token, c.session, c.trace, timeout, c.keep
 	in.Bytes = len(c.body)
-	x.link.heard = x.started
 	y := &Exchange{node: n, serving: true, link: link{serving: true}, other: x, started: x.started, id: x.id}
-	x.other = y
+	x.mu.Lock() // the exchange may be canceled at any time
+	x.link.heard, x.other = x.started, y
+	x.mu.Unlock()
 	if !n.goes(func() { n.serve(y, in, nil) }) {
 		return toolcrib.Errorf(toolcrib.CodeOverloaded, "the node is ending")
 	}
