@@ -284,7 +284,9 @@ func (n *nodes) tell(t *testing.T) (s told) {
 		t.Fatal(err)
 	}
 	waittest.Until(t, "the nodes have heard of each other", func() bool {
-		var known struct{ Tools []struct{ Name, Unusable string } }
+		var known struct {
+			Tools []struct{ Name, Unusable string }
+		}
 		err := v.c.Get(user.patient, "/api/tools", nil, &known)
 		names := map[string]bool{}
 		for _, tool := range known.Tools {
