@@ -249,8 +249,8 @@ func (n *Node) startThere(ctx context.Context, c *call, x *Exchange, p *peer, ti
 	return nil
 }
 
-// unheard returns what is to be done if certainly nobody received a message: the exchange ends, and its other end is
-// forgotten. first says that it was the first message. The function does not hold the exchange, which may end before.
+// unheard returns the function for a message that was not delivered: it ends the exchange, and forgets its other end.
+// first says that it was the first message. The function does not hold the exchange, which may end before.
 func (n *Node) unheard(id exchangeID, at Address, first bool) func() {
 	return func() {
 		n.mu.Lock()

@@ -525,7 +525,7 @@ func TestH_Partition(t *testing.T) {
 }
 
 // An instance that has ended without a word is noticed within 5 seconds at the other end of its calls, if the bus reports
-// that nobody receives its messages.
+// that messages to it are not delivered.
 func TestH_KilledPeer(t *testing.T) {
 	for _, killed := range []string{"serving", "calling"} {
 		inBubble(t, func(t *testing.T) {

@@ -10,7 +10,7 @@
 // returns {content, run_id, status, stop_reason, truncated, usage}; in such runs it has the tools that
 // agents.NAME.tools lists, and none if there is no list. llm.chat has the form of HearthNet's capability contract;
 // see [Chat]. A call that waits for a person sends the frame confirmation_required {approval_id, run_id, kind}, and
-// ends with timeout if nobody decides in time; repeated after the decision, it gets the result.
+// ends with timeout if no decision is made in time; repeated after the decision, it gets the result.
 package serve
 
 import (

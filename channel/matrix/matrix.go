@@ -83,7 +83,7 @@ type object map[string]any
 
 // Send implements [channel.Sender]. The text is plain, and a notice, which other bots do not answer.
 func (a *Account) Send(ctx context.Context, r channel.Reply) (string, error) {
-	body := object{"msgtype": "m.notice", "body": r.Text, "m.mentions": object{}} // of nobody
+	body := object{"msgtype": "m.notice", "body": r.Text, "m.mentions": object{}} // none
 	switch {
 	case r.Thread != "":
 		body["m.relates_to"] = object{

@@ -52,7 +52,7 @@ func TestC16_Receive(t *testing.T) {
 		s.Event(room, "@ann:example.org", text(fmt.Sprint(i)))
 	}
 	s.Event(room, chattest.MatrixUser, text("own"))
-	s.Event(room, "@ann:example.org", map[string]any{"msgtype": "m.text", "body": 5}) // content is what its sender wants
+	s.Event(room, "@ann:example.org", map[string]any{"msgtype": "m.text", "body": 5}) // senders choose the content
 	s.Event(room, "@ann:example.org", map[string]any{"msgtype": "m.text", "body": "odd", "m.relates_to": "x"})
 	s.Event(room, "@other:example.org", map[string]any{"msgtype": "m.notice", "body": "bot"})
 	changed := text("* changed")
